@@ -1,0 +1,199 @@
+//! The trait that a backend implements: the paper's stages, each alone, and the whole call.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::error::Error;
+use crate::logits::{Input, Logits};
+use crate::outputs::{Candidates, NO_TOKEN, Outputs};
+use crate::params::Params;
+use crate::plan::Plan;
+use crate::stages::{Boundary, Cut, Truncated};
+use crate::status::Status;
+
+/// A way to run the contract: on the CPU, on CUDA, on HIP.
+///
+/// The trait speaks of memory that the host can read, so that one oracle and one suite (`qrita-testkit`) hold every
+/// backend to the same bits. A device backend copies there and back for it; its own entry points, which take device
+/// memory and a stream, are its own types.
+///
+/// Every method validates first: an error means that nothing was launched or written. A batch of no rows is a no-op.
+pub trait Backend {
+    /// Scratch memory of the caller's. It grows to what the largest call needs, and no call after that allocates.
+    type Workspace;
+
+    /// The backend's name: `cpu`, `cuda`, `hip`.
+    fn name(&self) -> &'static str;
+
+    /// What it runs on, for people.
+    fn description(&self) -> String;
+
+    /// An empty workspace.
+    fn workspace(&self) -> Self::Workspace;
+
+    /// Stage 1: gathers the candidates above a threshold (paper, σ-truncation).
+    ///
+    /// # Errors
+    /// Parameters out of range, or a device's failure.
+    fn truncate(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        workspace: &mut Self::Workspace,
+    ) -> Result<Vec<Truncated>, Error>;
+
+    /// Stage 2: finds each row's cut, in the gathered set after a hit, else in the whole row (paper, pivot search).
+    ///
+    /// # Errors
+    /// Parameters out of range, `truncated` not one a row, or a device's failure.
+    fn search(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        truncated: &[Truncated],
+        workspace: &mut Self::Workspace,
+    ) -> Result<Vec<Cut>, Error>;
+
+    /// Stage 3: finds the last token kept among those equal to the cut (paper, duplication handling).
+    ///
+    /// # Errors
+    /// Parameters out of range, `cuts` not one a row, or a device's failure.
+    fn dedup(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        cuts: &[Cut],
+        workspace: &mut Self::Workspace,
+    ) -> Result<Vec<Boundary>, Error>;
+
+    /// Stage 4: writes the outputs asked for. Status bits other than overflow are the earlier stages' and not repeated.
+    ///
+    /// # Errors
+    /// Parameters out of range, slices that do not fit the batch, or a device's failure.
+    fn emit(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        boundaries: &[Boundary],
+        outputs: &mut Outputs<'_>,
+        workspace: &mut Self::Workspace,
+    ) -> Result<(), Error>;
+
+    /// The whole call: all stages, fused as the backend likes, and every output asked for.
+    ///
+    /// # Errors
+    /// Parameters out of range, slices that do not fit the batch, or a device's failure.
+    fn run(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        workspace: &mut Self::Workspace,
+    ) -> Result<(), Error>;
+
+    /// The kept tokens of every row, in memory of their own. For tools and tests: it allocates.
+    ///
+    /// # Errors
+    /// As [`run`](Backend::run).
+    fn filter(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        workspace: &mut Self::Workspace,
+    ) -> Result<Vec<Filtered>, Error> {
+        // The counts first, then room for the widest row of the batch.
+        let mut kept = vec![0; logits.rows()];
+        let mut status = vec![Status::OK; logits.rows()];
+        let mut outputs = Outputs { kept: Some(&mut kept), status: Some(&mut status), ..Outputs::default() };
+        self.run(Input::Read(*logits), params, plan, &mut outputs, workspace)?;
+        let capacity = kept.iter().copied().max().unwrap_or(0) as usize;
+        let room = capacity * logits.rows();
+        let (mut ids, mut values, mut logprobs) = (vec![0; room], vec![0.0; room], vec![0.0; room]);
+        if capacity > 0 {
+            let candidates = Candidates { capacity, ids: &mut ids, logits: &mut values, logprobs: &mut logprobs };
+            let mut outputs = Outputs { candidates: Some(candidates), ..Outputs::default() };
+            self.run(Input::Read(*logits), params, plan, &mut outputs, workspace)?;
+        }
+        let filtered = |row: usize| {
+            let range = row * capacity..row * capacity + kept[row] as usize;
+            Filtered {
+                status: status[row],
+                ids: ids[range.clone()].to_vec(),
+                logits: values[range.clone()].to_vec(),
+                logprobs: logprobs[range].to_vec(),
+            }
+        };
+        Ok((0..logits.rows()).map(filtered).collect())
+    }
+
+    /// A token of every row, in memory of their own. For tools and tests: it allocates.
+    ///
+    /// # Errors
+    /// As [`run`](Backend::run).
+    fn sample(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        workspace: &mut Self::Workspace,
+    ) -> Result<Vec<Sampled>, Error> {
+        let rows = logits.rows();
+        let (mut status, mut kept) = (vec![Status::OK; rows], vec![0; rows]);
+        let (mut token, mut rank) = (vec![0; rows], vec![0; rows]);
+        let (mut logprob, mut raw_logprob) = (vec![0.0; rows], vec![0.0; rows]);
+        let mut outputs = Outputs {
+            status: Some(&mut status),
+            kept: Some(&mut kept),
+            candidates: None,
+            token: Some(&mut token),
+            logprob: Some(&mut logprob),
+            raw_logprob: Some(&mut raw_logprob),
+            rank: Some(&mut rank),
+        };
+        self.run(Input::Read(*logits), params, plan, &mut outputs, workspace)?;
+        let sampled = |row: usize| Sampled {
+            status: status[row],
+            kept: kept[row],
+            token: Some(token[row]).filter(|&token| token != NO_TOKEN),
+            logprob: logprob[row],
+            raw_logprob: raw_logprob[row],
+            rank: rank[row],
+        };
+        Ok((0..rows).map(sampled).collect())
+    }
+}
+
+/// The kept tokens of one row, in the contract's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filtered {
+    /// The row's status.
+    pub status: Status,
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Their effective logits.
+    pub logits: Vec<f32>,
+    /// Their log-probabilities among the kept tokens.
+    pub logprobs: Vec<f32>,
+}
+
+/// The token drawn from one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampled {
+    /// The row's status.
+    pub status: Status,
+    /// How many tokens the row keeps.
+    pub kept: u32,
+    /// The token; `None` for a row without a candidate.
+    pub token: Option<u32>,
+    /// Its log-probability among the kept tokens.
+    pub logprob: f32,
+    /// Its log-probability in the whole row.
+    pub raw_logprob: f32,
+    /// How many tokens precede it in the order.
+    pub rank: u32,
+}
