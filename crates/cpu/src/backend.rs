@@ -1,0 +1,314 @@
+//! The backend: threads, tables, and the trait's methods over rows in work.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use qrita_core::{
+    Backend, Boundary, Cut, Error, Input, Key, Logits, Outputs, Params, Plan, Status, Truncated,
+};
+use qrita_delta_tables::DeltaTables;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::effective::Effective;
+use crate::emit;
+use crate::exec::{Exec, over_rows};
+use crate::row::{Gathered, Prefix, RowWork};
+use crate::sink::{Sink, Source};
+use crate::vector::{Isa, Kernels, Seen};
+use crate::workspace::{Slot, Workspace};
+
+/// Below this many logits in a batch, waking other threads costs more than they save.
+const WORTH_WAKING: usize = 1 << 16;
+
+/// Qrita on the CPU.
+///
+/// Threads take whole rows; when there are fewer rows than threads, each row's passes are divided among them. The
+/// output bits do not depend on the number of threads or on the instruction set.
+///
+/// ```
+/// use qrita_core::{Backend, Logits, Params, Plan};
+/// use qrita_cpu::CpuBackend;
+///
+/// let backend = CpuBackend::new();
+/// let mut workspace = backend.workspace();
+/// let logits = Logits::new(&[3.0f32, 2.0, 1.0, 1.0, 1.0, 1.0], 6)?;
+/// let rows = backend.filter(&logits, &Params::default().top_k(4), &Plan::default(), &mut workspace)?;
+/// assert_eq!(rows[0].ids, [0, 1, 2, 3]);
+/// # Ok::<(), qrita_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CpuBackend {
+    pool: Option<Arc<ThreadPool>>,
+    threads: usize,
+    isa: Isa,
+    tables: Arc<DeltaTables>,
+}
+
+impl Default for CpuBackend {
+    fn default() -> Self {
+        CpuBackend::new()
+    }
+}
+
+impl CpuBackend {
+    /// A backend on all cores; on the calling thread alone where no threads can be started.
+    pub fn new() -> CpuBackend {
+        CpuBackend::with_threads(0).unwrap_or_else(|_| CpuBackend::on_calling_thread())
+    }
+
+    /// A backend on this many threads: 0 for one a core, 1 for the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the threads cannot be started.
+    pub fn with_threads(threads: usize) -> Result<CpuBackend, Error> {
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let mut backend = CpuBackend::on_calling_thread();
+        if threads > 1 {
+            let name = |i| format!("qrita-{i}");
+            let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build();
+            let failed = |error| Error::Device { backend: "cpu", message: format!("cannot start threads: {error}") };
+            backend.pool = Some(Arc::new(pool.map_err(failed)?));
+            backend.threads = threads;
+        }
+        Ok(backend)
+    }
+
+    fn on_calling_thread() -> CpuBackend {
+        CpuBackend { pool: None, threads: 1, isa: Isa::best(), tables: Arc::default() }
+    }
+
+    /// The same backend with δ tables fitted to a model, for the plans that use them.
+    #[must_use]
+    pub fn with_tables(mut self, tables: DeltaTables) -> CpuBackend {
+        self.tables = Arc::new(tables);
+        self
+    }
+
+    /// The same backend on another instruction set.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the processor does not have it.
+    pub fn with_isa(mut self, isa: Isa) -> Result<CpuBackend, Error> {
+        if isa.kernels().is_none() {
+            return Err(Error::Unsupported { backend: "cpu", what: isa.name().to_owned() });
+        }
+        self.isa = isa;
+        Ok(self)
+    }
+
+    /// How many threads it runs on.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The instruction set that it runs with.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    fn kernels(&self) -> &'static Kernels {
+        self.isa.kernels().expect("an instruction set is chosen only when the processor has it")
+    }
+
+    /// Runs `work` for every row: on threads of its own, or row by row with every pass divided.
+    fn each_row(
+        &self,
+        shape: (usize, usize),
+        plan: &Plan,
+        workspace: &mut Workspace,
+        work: impl Fn(Exec<'_>, usize) + Sync,
+    ) {
+        let (rows, vocab) = shape;
+        let slots = workspace.slots(self.threads);
+        let on_this_thread = |slot: &mut Slot| (0..rows).for_each(|row| work(Exec::serial(slot), row));
+        match &self.pool {
+            None => on_this_thread(&mut slots[0]),
+            Some(_) if plan.autotune && rows.saturating_mul(vocab) < WORTH_WAKING => on_this_thread(&mut slots[0]),
+            Some(pool) if plan.autotune && rows < self.threads => {
+                (0..rows).for_each(|row| work(Exec::divided(pool, slots), row));
+            }
+            Some(pool) => over_rows(pool, slots, rows, |slot, row| work(Exec::serial(slot), row)),
+        }
+    }
+
+    /// Runs `stage` for every row that the batch has, and collects what it makes of them.
+    fn collect<T: Send>(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        workspace: &mut Workspace,
+        stage: impl Fn(&mut RowWork<'_, '_>, usize) -> T + Sync,
+    ) -> Result<Vec<T>, Error> {
+        params.validate(logits)?;
+        let results: Vec<Mutex<Option<T>>> = (0..logits.rows()).map(|_| Mutex::new(None)).collect();
+        self.each_row((logits.rows(), logits.vocab()), plan, workspace, |exec, row| {
+            let y = Effective::new(logits.row(row), params.adjustments.row(row), self.kernels());
+            let mut work = RowWork::new(y, params.row(row), *plan, self.kernels(), &self.tables, exec);
+            let result = stage(&mut work, row);
+            *results[row].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        });
+        Ok(results.into_iter().filter_map(|result| result.into_inner().ok().flatten()).collect())
+    }
+}
+
+/// One element a row, or the error that names the slice.
+fn one_a_row(what: &'static str, found: usize, expected: usize) -> Result<(), Error> {
+    if found == expected { Ok(()) } else { Err(Error::Length { what, found, expected }) }
+}
+
+impl Backend for CpuBackend {
+    type Workspace = Workspace;
+
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn description(&self) -> String {
+        let threads = self.threads;
+        format!("{}, {threads} thread{}", self.isa.name(), if threads == 1 { "" } else { "s" })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::default()
+    }
+
+    fn truncate(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Truncated>, Error> {
+        self.collect(logits, params, plan, workspace, |work, _| {
+            work.truncate();
+            let hit = !work.is_empty() && {
+                let floor = work.floor();
+                work.hit(floor)
+            };
+            Truncated {
+                status: work.status(),
+                max: Key::new(work.seen.max),
+                threshold: work.gathered.covered_above.value(),
+                gathered: work.exec.first().gathered.clone(),
+                hit,
+            }
+        })
+    }
+
+    fn search(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        truncated: &[Truncated],
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Cut>, Error> {
+        one_a_row("truncated", truncated.len(), logits.rows())?;
+        self.collect(logits, params, plan, workspace, |work, row| {
+            let Truncated { max, threshold, gathered, hit, .. } = &truncated[row];
+            work.seen = Seen { max: max.value(), nan: false };
+            if work.is_empty() {
+                return Cut::EMPTY;
+            }
+            work.exec.first().gathered.clone_from(gathered);
+            work.gathered = Gathered { covered_above: Key::new(*threshold) };
+            work.plan.force_fallback |= !hit;
+            let prefix = work.search();
+            work.cut(prefix)
+        })
+    }
+
+    fn dedup(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        cuts: &[Cut],
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Boundary>, Error> {
+        one_a_row("cuts", cuts.len(), logits.rows())?;
+        self.collect(logits, params, &Plan::default(), workspace, |work, row| {
+            let Cut { max, key, above, quota, .. } = cuts[row];
+            if quota == 0 {
+                return Boundary::EMPTY;
+            }
+            work.seen = Seen { max: max.value(), nan: false };
+            work.dedup(Prefix { key, above: Some(above), quota })
+        })
+    }
+
+    fn emit(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        boundaries: &[Boundary],
+        outputs: &mut Outputs<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        one_a_row("boundaries", boundaries.len(), input.logits().rows())?;
+        self.run_rows(input, params, &Plan::default(), outputs, workspace, |work, row| {
+            work.seen = Seen { max: boundaries[row].max.value(), nan: false };
+            (boundaries[row], Status::OK)
+        })
+    }
+
+    fn run(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        self.run_rows(input, params, plan, outputs, workspace, |work, _| {
+            work.truncate();
+            let status = work.status();
+            if work.is_empty() {
+                return (Boundary::EMPTY, status);
+            }
+            let prefix = work.search();
+            (work.dedup(prefix), status)
+        })
+    }
+}
+
+impl CpuBackend {
+    /// Finds each row's boundary by `bound` and emits.
+    fn run_rows(
+        &self,
+        mut input: Input<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        workspace: &mut Workspace,
+        bound: impl Fn(&mut RowWork<'_, '_>, usize) -> (Boundary, Status) + Sync,
+    ) -> Result<(), Error> {
+        let (rows, vocab) = (input.logits().rows(), input.logits().vocab());
+        params.validate(&input.logits())?;
+        outputs.validate(rows)?;
+        let sink = Sink::new(outputs, rows);
+        let source = Source::new(&mut input);
+        let kernels = self.kernels();
+        self.each_row((rows, vocab), plan, workspace, |exec, row| {
+            let adjustments = params.adjustments.row(row);
+            // SAFETY: `each_row` calls this once for each row, and the row's logits are lent to write only below, when
+            // this loan has ended.
+            let (y, mut sink) = unsafe { (source.row(row), sink.row(row)) };
+            let y = Effective::new(y, adjustments, kernels);
+            let mut work = RowWork::new(y, params.row(row), *plan, kernels, &self.tables, exec);
+            let (boundary, status) = bound(&mut work, row);
+            work.emit(boundary, status, &mut sink);
+            if !source.is_masked() {
+                return;
+            }
+            let (mut exec, listed) = work.into_list(boundary);
+            // SAFETY: as above: the row's only loan now.
+            if let Some(row) = unsafe { source.row_mut(row) } {
+                emit::mask(row, &adjustments, boundary, kernels, &mut exec, listed);
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! Stage 4, emit: the outputs asked for, from a boundary.
+//!
+//! Where the kept tokens are at hand as a list by ascending id, everything is read off it: their mass, the draw, the
+//! candidates; and a mask is a fill with −∞ and a scatter of the kept, so that the row is not read again. Where they are
+//! too many to list for nothing, the row streams by once more for each of mass, draw and mask.
+
+use qrita_core::logarithm::logprob;
+use qrita_core::philox::{random, target};
+use qrita_core::weight::distance;
+use qrita_core::{
+    Boundary, Candidate, Key, Logit, NO_TOKEN, RowAdjustments, RowMut, Status, with_dtype,
+};
+use crate::effective::{TILE, fill_tile};
+use crate::exec::Exec;
+use crate::row::RowWork;
+use crate::sink::RowSink;
+use crate::vector::{Kernels, Law};
+use crate::workspace::Slot;
+
+/// Up to this many kept tokens are gathered for a draw alone.
+const LISTED: u32 = 4096;
+
+/// The token drawn.
+struct Drawn {
+    token: Candidate,
+    rank: u32,
+}
+
+impl RowWork<'_, '_> {
+    /// Writes the outputs asked for, but the mask, which needs the row for itself ([`mask`]).
+    pub(crate) fn emit(&mut self, boundary: Boundary, mut status: Status, sink: &mut RowSink<'_>) {
+        if let Some(kept) = &mut sink.kept {
+            **kept = boundary.kept;
+        }
+        let draws = sink.draws();
+        if boundary.kept == 0 {
+            sink.write_no_token();
+        } else if sink.candidates.is_some() || draws {
+            let listed = sink.candidates.is_some() || boundary.kept <= LISTED || self.listed;
+            if listed {
+                self.list(boundary);
+            }
+            let kept_mass = if listed { self.listed_mass() } else { self.row_mass(boundary) };
+            if draws {
+                let target = target(self.random(), kept_mass);
+                let drawn = if listed { self.draw_listed(target) } else { self.draw_row(boundary, target) };
+                self.write_drawn(drawn, kept_mass, sink);
+            }
+            status |= self.write_candidates(boundary, kept_mass, sink);
+        }
+        if let Some(out) = &mut sink.status {
+            **out = status;
+        }
+    }
+
+    fn random(&self) -> u64 {
+        random(self.params.seed, self.params.position, self.params.stream, 0)
+    }
+
+    fn write_drawn(&mut self, drawn: Drawn, kept_mass: u64, sink: &mut RowSink<'_>) {
+        let d = distance(drawn.token.logit(), self.seen.max, self.params.temperature);
+        if let Some(token) = &mut sink.token {
+            **token = drawn.token.id();
+        }
+        if let Some(rank) = &mut sink.rank {
+            **rank = drawn.rank;
+        }
+        if let Some(out) = &mut sink.logprob {
+            **out = logprob(d, kept_mass);
+        }
+        if let Some(out) = &mut sink.raw_logprob {
+            **out = logprob(d, self.raw_mass());
+        }
+    }
+
+    fn write_candidates(&mut self, boundary: Boundary, kept_mass: u64, sink: &mut RowSink<'_>) -> Status {
+        let (max, temperature) = (self.seen.max, self.params.temperature);
+        let Some(room) = &mut sink.candidates else { return Status::OK };
+        let gathered = &mut self.exec.first().gathered;
+        let capacity = room.ids.len();
+        if gathered.len() > capacity {
+            if capacity > 0 {
+                gathered.select_nth_unstable_by(capacity - 1, |a, b| b.cmp(a));
+            }
+            gathered.truncate(capacity);
+        }
+        gathered.sort_unstable_by(|a, b| b.cmp(a));
+        for (i, candidate) in gathered.iter().enumerate() {
+            room.ids[i] = candidate.id();
+            room.logits[i] = candidate.logit();
+            room.logprobs[i] = logprob(distance(candidate.logit(), max, temperature), kept_mass);
+        }
+        // The mask reads the list by ascending id.
+        self.listed = boundary.kept as usize <= capacity;
+        if boundary.kept as usize > capacity { Status::OVERFLOW } else { Status::OK }
+    }
+
+    /// Reduces the gathered set to the kept tokens, by ascending id; gathers them first where it does not have them.
+    fn list(&mut self, boundary: Boundary) {
+        if !self.listed {
+            self.gather_from(boundary.key);
+            self.listed = true;
+        }
+        let gathered = &mut self.exec.first().gathered;
+        gathered.retain(|candidate| boundary.keeps(candidate.key(), candidate.id()));
+        debug_assert_eq!(gathered.len(), boundary.kept as usize);
+    }
+
+    fn listed_mass(&mut self) -> u64 {
+        let (kernels, law) = (self.kernels, self.law(Key::LEAST));
+        let Slot { gathered, tile, .. } = self.exec.first();
+        let mut mass = 0;
+        for part in gathered.chunks(TILE) {
+            tile.iter_mut().zip(part).for_each(|(y, candidate)| *y = candidate.logit());
+            mass += kernels.mass(&tile[..part.len()], &law);
+        }
+        mass
+    }
+
+    fn draw_listed(&mut self, target: u64) -> Drawn {
+        let (kernels, law) = (self.kernels, self.law(Key::LEAST));
+        let Slot { gathered, .. } = self.exec.first();
+        let token = walk_mass(gathered.iter().map(|&c| (c, kernels.weight(c.logit(), &law))), target);
+        let rank = gathered.iter().filter(|&&candidate| candidate > token).count();
+        Drawn { token, rank: rank as u32 }
+    }
+
+    /// The kept mass of the row, tile by tile into the slots.
+    fn row_mass(&mut self, boundary: Boundary) -> u64 {
+        let (y, kernels, law) = (self.y, self.kernels, self.law(Key::LEAST));
+        self.exec.pass(y.len(), |slot, range| {
+            let Slot { tile, tile_masses, part, .. } = slot;
+            tile_masses.clear();
+            y.tiles(range, tile, |first, tile| tile_masses.push(kept_mass(kernels, &law, boundary, first, tile)));
+            part.mass = tile_masses.iter().sum();
+        });
+        self.exec.slots.iter().map(|slot| slot.part.mass).sum()
+    }
+
+    /// Finds the token that holds `target`, from the masses that [`row_mass`](Self::row_mass) left in the slots.
+    fn draw_row(&mut self, boundary: Boundary, mut target: u64) -> Drawn {
+        let (y, kernels, law) = (self.y, self.kernels, self.law(Key::LEAST));
+        let masses = self.exec.slots.iter().flat_map(|slot| &slot.tile_masses);
+        let mut at = 0;
+        for &mass in masses {
+            if target < mass {
+                break;
+            }
+            target -= mass;
+            at += 1;
+        }
+        let range = at * TILE..y.len().min((at + 1) * TILE);
+        let mut token = Candidate::new(boundary.key, NO_TOKEN);
+        y.tiles(range, &mut self.exec.first().tile, |first, tile| {
+            let kept = (first as u32..).zip(tile).filter_map(|(id, &y)| {
+                let candidate = Candidate::new(Key::new(y), id);
+                boundary.keeps(candidate.key(), id).then(|| (candidate, kernels.weight(y, &law)))
+            });
+            token = walk_mass(kept, target);
+        });
+        let key = token.key();
+        let above = if key == Key::INFINITY { 0 } else { self.count_row(Key::from_bits(key.bits() + 1)) };
+        let mut before = 0;
+        y.tiles(0..token.id() as usize, &mut self.exec.first().tile, |_, tile| {
+            before += kernels.count_equal(tile, key.value());
+        });
+        Drawn { token, rank: (above + before) as u32 }
+    }
+}
+
+/// The first whose cumulative sum of weights exceeds `target`. The sum of all does.
+fn walk_mass(kept: impl Iterator<Item = (Candidate, u64)>, mut target: u64) -> Candidate {
+    for (candidate, weight) in kept {
+        if target < weight {
+            return candidate;
+        }
+        target -= weight;
+    }
+    unreachable!("the target lies within the mass")
+}
+
+/// The mass of what a boundary keeps of a tile.
+fn kept_mass(kernels: &Kernels, law: &Law, boundary: Boundary, first: usize, tile: &[f32]) -> u64 {
+    let (key, id) = (boundary.key, boundary.id as usize);
+    // Up to the boundary's id the ties are kept, behind it they are not.
+    let with_ties = (id + 1).saturating_sub(first).min(tile.len());
+    let (head, tail) = tile.split_at(with_ties);
+    let mass = kernels.mass(head, &Law { floor: key.value(), ..*law });
+    if tail.is_empty() || key == Key::INFINITY {
+        return mass;
+    }
+    mass + kernels.mass(tail, &Law { floor: Key::from_bits(key.bits() + 1).value(), ..*law })
+}
+
+/// Stores −∞ over everything in a row that the boundary does not keep.
+///
+/// `listed` says that the first slot has the kept tokens by ascending id: then the row is not read again.
+pub(crate) fn mask(
+    row: RowMut<'_>,
+    adjustments: &RowAdjustments<'_>,
+    boundary: Boundary,
+    kernels: &Kernels,
+    exec: &mut Exec<'_>,
+    listed: bool,
+) {
+    if listed && boundary.kept as usize <= TILE {
+        let kept = &exec.first().gathered;
+        with_dtype!(RowMut, row, |stored| fill_between(stored, kept));
+    } else {
+        let identity = adjustments.is_identity(row.as_ref().len());
+        let adjustments = (!identity).then_some(adjustments);
+        exec.pass_mut(row, |slot, start, part| mask_part(part, start, adjustments, boundary, kernels, &mut slot.tile));
+    }
+}
+
+/// Stores −∞ over all but the listed, whose ids ascend.
+fn fill_between<T: Logit>(stored: &mut [T], kept: &[Candidate]) {
+    let mut from = 0;
+    for candidate in kept {
+        let id = candidate.id() as usize;
+        stored[from..id].fill(T::NEG_INFINITY);
+        from = id + 1;
+    }
+    stored[from..].fill(T::NEG_INFINITY);
+}
+
+/// Masks the part of a row that starts at id `start`.
+fn mask_part(
+    part: RowMut<'_>,
+    start: usize,
+    adjustments: Option<&RowAdjustments<'_>>,
+    boundary: Boundary,
+    kernels: &Kernels,
+    buffer: &mut [f32; TILE],
+) {
+    // Up to the boundary's id its ties are kept, behind it they are not.
+    let with_ties = (boundary.id as usize + 1).saturating_sub(start).min(part.as_ref().len());
+    let (head, tail) = part.split_at(with_ties);
+    // No logit is at least NaN: above +∞ there is nothing to keep.
+    let key = boundary.key;
+    let above = if key == Key::INFINITY { f32::NAN } else { Key::from_bits(key.bits() + 1).value() };
+    mask_from(head, start, adjustments, key.value(), kernels, buffer);
+    mask_from(tail, start + with_ties, adjustments, above, kernels, buffer);
+}
+
+/// Stores −∞ over all effective logits below `cut`.
+fn mask_from(
+    part: RowMut<'_>,
+    start: usize,
+    adjustments: Option<&RowAdjustments<'_>>,
+    cut: f32,
+    kernels: &Kernels,
+    buffer: &mut [f32; TILE],
+) {
+    match (part, adjustments) {
+        (RowMut::F32(stored), None) => kernels.mask_f32(stored, cut),
+        (RowMut::Bf16(stored), None) => kernels.mask_bf16(stored, cut),
+        (part, _) => with_dtype!(RowMut, part, |stored| {
+            for (i, stored) in stored.chunks_mut(TILE).enumerate() {
+                let tile = &mut buffer[..stored.len()];
+                fill_tile(Logit::wrap(stored), start + i * TILE, adjustments, kernels, tile);
+                for (stored, y) in stored.iter_mut().zip(tile) {
+                    *stored = if *y >= cut { *stored } else { Logit::NEG_INFINITY };
+                }
+            }
+        }),
+    }
+}

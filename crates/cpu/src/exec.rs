@@ -1,0 +1,85 @@
+//! Who does a pass over a row: the calling thread, or all threads, each a part of the row.
+//!
+//! With at least as many rows as threads, each thread takes whole rows, one after the other as they come
+//! ([`over_rows`]); with fewer, the rows are done one by one and every pass over a row is divided ([`Exec::pass`]).
+//! Results are integers, or prefixes of a total order, so the division cannot change a bit.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use qrita_core::{Logit, RowMut, with_dtype};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use crate::effective::TILE;
+use crate::workspace::Slot;
+
+/// The threads that one row's passes run on.
+pub(crate) struct Exec<'a> {
+    pool: Option<&'a ThreadPool>,
+    pub(crate) slots: &'a mut [Slot],
+}
+
+impl<'a> Exec<'a> {
+    /// All passes on the calling thread.
+    pub(crate) fn serial(slot: &'a mut Slot) -> Self {
+        Exec { pool: None, slots: std::slice::from_mut(slot) }
+    }
+
+    /// Every pass divided among the slots.
+    pub(crate) fn divided(pool: &'a ThreadPool, slots: &'a mut [Slot]) -> Self {
+        Exec { pool: Some(pool), slots }
+    }
+
+    /// Runs `part` for consecutive ranges that make up `0 .. len`, in the order of the slots. Ranges start at tiles.
+    pub(crate) fn pass(&mut self, len: usize, part: impl Fn(&mut Slot, Range<usize>) + Sync) {
+        match self.pool {
+            None => part(&mut self.slots[0], 0..len),
+            Some(pool) => {
+                let each = len.div_ceil(TILE).div_ceil(self.slots.len()) * TILE;
+                pool.install(|| {
+                    self.slots.par_iter_mut().enumerate().for_each(|(i, slot)| {
+                        part(slot, (i * each).min(len)..((i + 1) * each).min(len));
+                    });
+                });
+            }
+        }
+    }
+
+    /// As [`pass`](Self::pass), over parts of a row that are written to; `part` is told each one's first id.
+    pub(crate) fn pass_mut(&mut self, row: RowMut<'_>, part: impl Fn(&mut Slot, usize, RowMut<'_>) + Sync) {
+        match self.pool {
+            None => part(&mut self.slots[0], 0, row),
+            Some(pool) => {
+                let each = row.as_ref().len().div_ceil(TILE).div_ceil(self.slots.len()) * TILE;
+                pool.install(|| {
+                    with_dtype!(RowMut, row, |stored| {
+                        let parts = stored.par_chunks_mut(each).zip(self.slots.par_iter_mut()).enumerate();
+                        parts.for_each(|(i, (stored, slot))| part(slot, i * each, Logit::wrap_mut(stored)));
+                    });
+                });
+            }
+        }
+    }
+
+    /// The slot that holds what the passes were merged into.
+    pub(crate) fn first(&mut self) -> &mut Slot {
+        &mut self.slots[0]
+    }
+}
+
+/// Runs `row` for every row, each on one thread, the next free thread taking the next row.
+pub(crate) fn over_rows(pool: &ThreadPool, slots: &mut [Slot], rows: usize, row: impl Fn(&mut Slot, usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    pool.install(|| {
+        slots.par_iter_mut().for_each(|slot| {
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= rows {
+                    return;
+                }
+                row(slot, i);
+            }
+        });
+    });
+}
