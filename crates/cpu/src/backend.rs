@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qrita_core::{
-    Backend, Boundary, Cut, Error, Input, Key, Logits, Outputs, Params, Plan, Status, Truncated,
-};
+use qrita_core::{Backend, Boundary, Cut, Error, Input, Key, Logits, Outputs, Params, Plan, Status, Truncated};
 use qrita_delta_tables::DeltaTables;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -184,10 +182,7 @@ impl Backend for CpuBackend {
     ) -> Result<Vec<Truncated>, Error> {
         self.collect(logits, params, plan, workspace, |work, _| {
             work.truncate();
-            let hit = !work.is_empty() && {
-                let floor = work.floor();
-                work.hit(floor)
-            };
+            let hit = !work.is_empty() && work.has_kept_set();
             Truncated {
                 status: work.status(),
                 max: Key::new(work.seen.max),

@@ -59,12 +59,7 @@ impl<'a> Effective<'a> {
 
     /// Calls `each` with all tiles of `range` in order, and with the id of each tile's first logit.
     #[inline]
-    pub(crate) fn tiles(
-        &self,
-        range: Range<usize>,
-        buffer: &mut [f32; TILE],
-        mut each: impl FnMut(usize, &[f32]),
-    ) {
+    pub(crate) fn tiles(&self, range: Range<usize>, buffer: &mut [f32; TILE], mut each: impl FnMut(usize, &[f32])) {
         self.tiles_until(range, buffer, |first, tile| {
             each(first, tile);
             false
@@ -123,10 +118,7 @@ fn adjust(tile: &mut [f32], start: usize, adjustments: &RowAdjustments<'_>) {
 }
 
 /// The entries of an ascending list whose ids lie in `range`.
-fn listed<T: Copy>(
-    (ids, values): (&[u32], &[T]),
-    range: &Range<usize>,
-) -> impl Iterator<Item = (usize, T)> {
+fn listed<T: Copy>((ids, values): (&[u32], &[T]), range: &Range<usize>) -> impl Iterator<Item = (usize, T)> {
     let at = |id: usize| ids.partition_point(|&listed| (listed as usize) < id);
     let entries = at(range.start)..at(range.end);
     ids[entries.clone()].iter().zip(&values[entries]).map(|(&id, &value)| (id as usize, value))

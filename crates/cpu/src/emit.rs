@@ -4,18 +4,16 @@
 //! candidates; and a mask is a fill with −∞ and a scatter of the kept, so that the row is not read again. Where they are
 //! too many to list for nothing, the row streams by once more for each of mass, draw and mask.
 
-use qrita_core::logarithm::logprob;
-use qrita_core::philox::{random, target};
-use qrita_core::weight::distance;
-use qrita_core::{
-    Boundary, Candidate, Key, Logit, NO_TOKEN, RowAdjustments, RowMut, Status, with_dtype,
-};
 use crate::effective::{TILE, fill_tile};
 use crate::exec::Exec;
 use crate::row::RowWork;
 use crate::sink::RowSink;
 use crate::vector::{Kernels, Law};
 use crate::workspace::Slot;
+use qrita_core::logarithm::logprob;
+use qrita_core::philox::{random, target};
+use qrita_core::weight::distance;
+use qrita_core::{Boundary, Candidate, Key, Logit, NO_TOKEN, RowAdjustments, RowMut, Status, with_dtype};
 
 /// Up to this many kept tokens are gathered for a draw alone.
 const LISTED: u32 = 4096;
@@ -203,7 +201,9 @@ pub(crate) fn mask(
     exec: &mut Exec<'_>,
     listed: bool,
 ) {
-    if listed && boundary.kept as usize <= TILE {
+    if boundary.kept == 0 {
+        with_dtype!(RowMut, row, |stored| fill_between(stored, &[]));
+    } else if listed && boundary.kept as usize <= TILE {
         let kept = &exec.first().gathered;
         with_dtype!(RowMut, row, |stored| fill_between(stored, kept));
     } else {

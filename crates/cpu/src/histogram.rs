@@ -24,6 +24,9 @@ const TINY: u64 = 256;
 /// that bucket each time.
 const RUN: usize = 16;
 
+/// The integer between the keys of the least negative number and of 0.
+const NEGATIVE_ZERO: u32 = 0x7FFF_FFFF;
+
 /// A division of a range of keys into buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Division {
@@ -38,10 +41,13 @@ impl Division {
         Division { low, high, shift: span.div_ceil(BUCKETS as u64).next_power_of_two().trailing_zeros() }
     }
 
-    /// The keys of one bucket.
+    /// The keys of one bucket, which holds a candidate.
     fn bucket(self, bucket: usize) -> (Key, Key) {
         let low = self.low.bits() + ((bucket as u32) << self.shift);
-        (Key::from_bits(low), self.high.min(Key::from_bits(low + ((1 << self.shift) - 1))))
+        let high = self.high.bits().min(low + ((1 << self.shift) - 1));
+        // The integer of −0 is no logit's key. As a number it would let the bucket end with +0, which is in the next one.
+        let high = if high == NEGATIVE_ZERO { high - 1 } else { high };
+        (Key::from_bits(low), Key::from_bits(high))
     }
 
     /// Adds a tile to a histogram; masses too where `law` says so.
@@ -93,7 +99,11 @@ fn walk_down(goal: Goal, histogram: &[Bucket; BUCKETS + 1], start: &mut Found) -
 impl RowWork<'_, '_> {
     /// Finds where a share of the mass of all candidates from `floor` on is met, and that mass: the first histogram
     /// tells it, so that no pass is made for it alone. `goal` makes a goal of the mass, or none if any prefix will do.
-    pub(crate) fn search_share(&mut self, floor: Key, goal: impl Fn(u64) -> Option<Goal>) -> (Option<(Goal, Found)>, u64) {
+    pub(crate) fn search_share(
+        &mut self,
+        floor: Key,
+        goal: impl Fn(u64) -> Option<Goal>,
+    ) -> (Option<(Goal, Found)>, u64) {
         let (low, high) = (floor.max(self.least_key(1)), Key::new(self.seen.max));
         let division = Division::new(low, high);
         self.fill_histogram(division, true);
@@ -206,12 +216,7 @@ impl RowWork<'_, '_> {
 /// Walks candidates in the contract's order from `start` on, until the goal is met.
 ///
 /// The last candidate must meet it.
-pub(crate) fn walk(
-    goal: Goal,
-    ordered: &[Candidate],
-    start: Found,
-    mut weight: impl FnMut(Candidate) -> u64,
-) -> Found {
+pub(crate) fn walk(goal: Goal, ordered: &[Candidate], start: Found, mut weight: impl FnMut(Candidate) -> u64) -> Found {
     let mut found = start;
     for group in ordered.chunk_by(|a, b| a.key() == b.key()) {
         let count = group.len() as u32;

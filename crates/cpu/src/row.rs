@@ -90,7 +90,19 @@ impl<'a, 'w> RowWork<'a, 'w> {
         exec: Exec<'w>,
     ) -> Self {
         let gathered = Gathered { covered_above: Key::INFINITY };
-        RowWork { y, params, plan, kernels, tables, exec, seen: Seen::NOTHING, gathered, listed: false, raw_mass: None, bounds: None }
+        RowWork {
+            y,
+            params,
+            plan,
+            kernels,
+            tables,
+            exec,
+            seen: Seen::NOTHING,
+            gathered,
+            listed: false,
+            raw_mass: None,
+            bounds: None,
+        }
     }
 
     /// Ends the work on a row: its threads, and whether the first slot lists by ascending id what the boundary keeps.
@@ -256,8 +268,18 @@ impl<'a, 'w> RowWork<'a, 'w> {
         TopP { prefix: Prefix { key: found.key, above: Some(found.above), quota }, up_to }
     }
 
-    /// Whether the gathered set provably contains the kept set.
-    pub(crate) fn hit(&mut self, floor: Key) -> bool {
+    /// Whether the gathered set provably contains the kept set, be it ties that the search can count without.
+    pub(crate) fn has_kept_set(&mut self) -> bool {
+        let floor = self.floor();
+        self.hit(floor)
+            && (!self.keeps_all_ties() || self.params.temperature == 0.0 || {
+                let prefix = self.search();
+                self.covers(prefix.key)
+            })
+    }
+
+    /// Whether the gathered set provably contains the kept set, but for ties with its least key.
+    fn hit(&mut self, floor: Key) -> bool {
         if self.plan.force_fallback {
             return false;
         }

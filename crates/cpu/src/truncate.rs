@@ -113,8 +113,7 @@ impl RowWork<'_, '_> {
         });
         self.merge_gathered();
         let Slot { gathered, ordered, .. } = self.exec.first();
-        let covered_above =
-            if gathered.len() >= k { reduce(gathered, ordered, k).key() } else { Key::NEG_INFINITY };
+        let covered_above = if gathered.len() >= k { reduce(gathered, ordered, k).key() } else { Key::NEG_INFINITY };
         self.gathered = Gathered { covered_above };
     }
 

@@ -58,11 +58,8 @@ pub(super) unsafe fn weight_lanes<L: Lanes>(magnitude: L) -> L {
         let entry = L::lookup(&EXP2_TABLE, k);
         let (entry_hi, entry_lo) = (entry.shr::<31>(), entry.and(L::splat(0x7FFF_FFFF)));
         let (u_hi, u_lo) = (u.shr::<20>(), u.and(L::splat(0xF_FFFF)));
-        let product = entry_hi
-            .mul(u_hi)
-            .shr::<7>()
-            .add(entry_hi.mul(u_lo).shr::<27>())
-            .add(entry_lo.mul(u_hi).shr::<38>());
+        let product =
+            entry_hi.mul(u_hi).shr::<7>().add(entry_hi.mul(u_lo).shr::<27>()).add(entry_lo.mul(u_hi).shr::<38>());
         entry.sub(product).shr_each(n.add(L::splat(19))).add(L::splat(1)).shr::<1>()
     }
 }
