@@ -69,7 +69,8 @@ pub trait Backend {
         workspace: &mut Self::Workspace,
     ) -> Result<Vec<Boundary>, Error>;
 
-    /// Stage 4: writes the outputs asked for. Status bits other than overflow are the earlier stages' and not repeated.
+    /// Stage 4: writes the outputs asked for. The status written has no bit but [`Status::OVERFLOW`]: the others are
+    /// stage 1's.
     ///
     /// # Errors
     /// Parameters out of range, slices that do not fit the batch, or a device's failure.

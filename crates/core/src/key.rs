@@ -49,7 +49,8 @@ impl Key {
         self.0
     }
 
-    /// The key with these bits. Between the keys of −∞ and +∞ every integer is the key of a logit.
+    /// The key with these bits. Between the keys of −∞ and +∞ every integer is the key of a logit but one: `0x7FFF_FFFF`,
+    /// below the key of 0, would be that of −0. Its [`value`](Key::value) compares equal to 0, whose key is one more.
     #[inline]
     pub fn from_bits(bits: u32) -> Key {
         Key(bits)

@@ -10,8 +10,9 @@
 //! twice a row, so it is made for precision: `qrita-testkit` checks it against a 100-bit reference on every mass that
 //! is an f32 times a power of two, test `logarithm_exhaustive`.
 //!
-//! [`logprob`] subtracts it from `d` exactly, in 128 bits, and rounds once. So a log-probability is finite and right to
-//! half a unit in the last place also where the weight itself is below the quantum and counts as 0.
+//! [`Logprob`] subtracts it from `d` exactly, in 128 bits, and rounds once: it is the f32 nearest to `d` less the integer
+//! logarithm, so within half a unit in the last place and 2^-57 of the real one, and finite also where the weight itself
+//! is below the quantum and counts as 0.
 
 use crate::weight::ONE;
 
@@ -194,40 +195,64 @@ pub fn ln_mass(mass: u64) -> u64 {
     e * LN2 + LN_TABLE[j as usize] + (multiply_high(z, series) >> 7)
 }
 
-/// The log-probability `d − ln(mass / 2^42)`, rounded once to f32.
+/// The log-probabilities of one law: `d − ln(mass / 2^42)`, with the logarithm taken once.
 ///
-/// `d` is the scaled distance of the token (see [`distance`](crate::weight::distance)), `mass` the sum of weights of the
-/// law it is asked under: of the kept set, or of the whole row. A `d` of `−∞` stays `−∞`.
+/// ```
+/// use qrita_core::logarithm::Logprob;
+/// use qrita_core::weight::ONE;
+/// let law = Logprob::new(2 * ONE);
+/// assert_eq!(law.of(0.0), -std::f32::consts::LN_2);
+/// assert_eq!(law.of(f32::NEG_INFINITY), f32::NEG_INFINITY);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Logprob {
+    ln: u64,
+}
+
+impl Logprob {
+    /// The law with this mass: of the kept set, or of the whole row.
+    #[inline]
+    pub fn new(mass: u64) -> Logprob {
+        Logprob { ln: ln_mass(mass) }
+    }
+
+    /// The log-probability of a token at the scaled distance `d` (see [`distance`](crate::weight::distance)), rounded
+    /// once to f32. A `d` of `−∞` stays `−∞`.
+    #[inline]
+    pub fn of(self, d: f32) -> f32 {
+        let bits = d.to_bits() & 0x7FFF_FFFF;
+        let exponent = bits >> 23;
+        // From 2^30 on, 21·ln2 is less than half the distance to the next f32.
+        if exponent >= 127 + 30 {
+            return d;
+        }
+        if self.ln == 0 {
+            return if bits == 0 { 0.0 } else { d };
+        }
+        // |d| + ln in Q96. Bits of d below that are kept as one sticky bit: the sum is at least 2^-43, so they can only
+        // break a tie.
+        let significand = if exponent == 0 { bits } else { (bits & 0x007F_FFFF) | 0x0080_0000 };
+        let (exponent, significand) = (exponent.max(1), u128::from(significand));
+        let magnitude = if exponent >= 54 {
+            significand << (exponent - 54)
+        } else {
+            let shift = 54 - exponent;
+            (significand >> shift) | u128::from(significand & ((1 << shift) - 1) != 0)
+        };
+        -round_q96(magnitude + (u128::from(self.ln) << 36))
+    }
+}
+
+/// One log-probability: [`Logprob::of`] of the law with this mass.
 ///
 /// ```
 /// use qrita_core::logarithm::logprob;
 /// use qrita_core::weight::ONE;
 /// assert_eq!(logprob(0.0, ONE), 0.0);
-/// assert_eq!(logprob(0.0, 2 * ONE), -std::f32::consts::LN_2);
 /// assert_eq!(logprob(-500.0, ONE), -500.0);
 /// ```
 pub fn logprob(d: f32, mass: u64) -> f32 {
-    let ln = ln_mass(mass);
-    let bits = d.to_bits() & 0x7FFF_FFFF;
-    let exponent = bits >> 23;
-    // From 2^30 on, 21·ln2 is less than half the distance to the next f32.
-    if exponent >= 127 + 30 {
-        return d;
-    }
-    if ln == 0 {
-        return if bits == 0 { 0.0 } else { d };
-    }
-    // |d| + ln in Q96. Bits of d below that are kept as one sticky bit: the sum is at least 2^-43, so they can only
-    // break a tie.
-    let significand = if exponent == 0 { bits } else { (bits & 0x007F_FFFF) | 0x0080_0000 };
-    let (exponent, significand) = (exponent.max(1), u128::from(significand));
-    let magnitude = if exponent >= 54 {
-        significand << (exponent - 54)
-    } else {
-        let shift = 54 - exponent;
-        (significand >> shift) | u128::from(significand & ((1 << shift) - 1) != 0)
-    };
-    -round_q96(magnitude + (u128::from(ln) << 36))
+    Logprob::new(mass).of(d)
 }
 
 /// The f32 nearest to `value · 2^-96`, ties to even, for values whose nearest f32 is normal.

@@ -16,7 +16,8 @@ pub struct Truncated {
     pub threshold: f32,
     /// The gathered candidates, by ascending id.
     pub gathered: Vec<Candidate>,
-    /// Whether the gathered set provably contains the kept set.
+    /// Whether the gathered set provably contains all that the filters need: of each filter but the last, what it keeps;
+    /// of the last, the kept set.
     pub hit: bool,
 }
 

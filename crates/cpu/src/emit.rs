@@ -10,7 +10,7 @@ use crate::row::RowWork;
 use crate::sink::RowSink;
 use crate::vector::{Kernels, Law};
 use crate::workspace::Slot;
-use qrita_core::logarithm::logprob;
+use qrita_core::logarithm::{Logprob, logprob};
 use qrita_core::philox::{random, target};
 use qrita_core::weight::distance;
 use qrita_core::{Boundary, Candidate, Key, Logit, NO_TOKEN, RowAdjustments, RowMut, Status, with_dtype};
@@ -76,6 +76,7 @@ impl RowWork<'_, '_> {
         let Some(room) = &mut sink.candidates else { return Status::OK };
         let gathered = &mut self.exec.first().gathered;
         let capacity = room.ids.len();
+        // Only what there is room for need be in order.
         if gathered.len() > capacity {
             if capacity > 0 {
                 gathered.select_nth_unstable_by(capacity - 1, |a, b| b.cmp(a));
@@ -83,25 +84,30 @@ impl RowWork<'_, '_> {
             gathered.truncate(capacity);
         }
         gathered.sort_unstable_by(|a, b| b.cmp(a));
+        let law = Logprob::new(kept_mass);
         for (i, candidate) in gathered.iter().enumerate() {
             room.ids[i] = candidate.id();
             room.logits[i] = candidate.logit();
-            room.logprobs[i] = logprob(distance(candidate.logit(), max, temperature), kept_mass);
+            room.logprobs[i] = law.of(distance(candidate.logit(), max, temperature));
         }
         // The mask reads the list by ascending id.
         self.listed = boundary.kept as usize <= capacity;
         if boundary.kept as usize > capacity { Status::OVERFLOW } else { Status::OK }
     }
 
-    /// Reduces the gathered set to the kept tokens, by ascending id; gathers them first where it does not have them.
+    /// Makes the gathered set the kept tokens, by ascending id: gathers them where it does not have them.
     fn list(&mut self, boundary: Boundary) {
-        if !self.listed {
-            self.gather_from(boundary.key);
+        let gathered = &mut self.exec.first().gathered;
+        if self.listed {
+            gathered.retain(|candidate| boundary.keeps(candidate.key(), candidate.id()));
+        } else {
+            // Growing by doubling would take twice the memory of a wide set.
+            gathered.clear();
+            gathered.reserve_exact(boundary.kept as usize + TILE);
+            self.gather_kept(boundary);
             self.listed = true;
         }
-        let gathered = &mut self.exec.first().gathered;
-        gathered.retain(|candidate| boundary.keeps(candidate.key(), candidate.id()));
-        debug_assert_eq!(gathered.len(), boundary.kept as usize);
+        debug_assert_eq!(self.exec.first().gathered.len(), boundary.kept as usize);
     }
 
     fn listed_mass(&mut self) -> u64 {
@@ -177,12 +183,16 @@ fn walk_mass(kept: impl Iterator<Item = (Candidate, u64)>, mut target: u64) -> C
     unreachable!("the target lies within the mass")
 }
 
+/// How many of the `len` logits from id `first` on come with their ties: up to the boundary's id the logits equal to its key
+/// are kept, behind it they are not.
+pub(crate) fn with_ties(boundary: Boundary, first: usize, len: usize) -> usize {
+    (boundary.id as usize + 1).saturating_sub(first).min(len)
+}
+
 /// The mass of what a boundary keeps of a tile.
 fn kept_mass(kernels: &Kernels, law: &Law, boundary: Boundary, first: usize, tile: &[f32]) -> u64 {
-    let (key, id) = (boundary.key, boundary.id as usize);
-    // Up to the boundary's id the ties are kept, behind it they are not.
-    let with_ties = (id + 1).saturating_sub(first).min(tile.len());
-    let (head, tail) = tile.split_at(with_ties);
+    let key = boundary.key;
+    let (head, tail) = tile.split_at(with_ties(boundary, first, tile.len()));
     let mass = kernels.mass(head, &Law { floor: key.value(), ..*law });
     if tail.is_empty() || key == Key::INFINITY {
         return mass;
@@ -233,8 +243,7 @@ fn mask_part(
     kernels: &Kernels,
     buffer: &mut [f32; TILE],
 ) {
-    // Up to the boundary's id its ties are kept, behind it they are not.
-    let with_ties = (boundary.id as usize + 1).saturating_sub(start).min(part.as_ref().len());
+    let with_ties = with_ties(boundary, start, part.as_ref().len());
     let (head, tail) = part.split_at(with_ties);
     // No logit is at least NaN: above +∞ there is nothing to keep.
     let key = boundary.key;

@@ -7,9 +7,10 @@
 //! large, one cheap pass narrows it to the keys that occur in it, which ends the search at once for ties, and the next
 //! histogram of the row divides what is left. Each level divides by 2048, so that 2^32 keys take at most three.
 
-use qrita_core::{Candidate, Key};
+use qrita_core::Key;
 
 use crate::effective::TILE;
+use crate::find::walk;
 use crate::pivot::{Found, Goal};
 use crate::row::RowWork;
 use crate::vector::{Kernels, Law};
@@ -211,23 +212,4 @@ impl RowWork<'_, '_> {
         ordered.sort_unstable_by(|a, b| b.cmp(a));
         walk(goal, ordered, found, |candidate| kernels.weight(candidate.logit(), &law))
     }
-}
-
-/// Walks candidates in the contract's order from `start` on, until the goal is met.
-///
-/// The last candidate must meet it.
-pub(crate) fn walk(goal: Goal, ordered: &[Candidate], start: Found, mut weight: impl FnMut(Candidate) -> u64) -> Found {
-    let mut found = start;
-    for group in ordered.chunk_by(|a, b| a.key() == b.key()) {
-        let count = group.len() as u32;
-        let mass = if goal.needs_mass() { weight(group[0]) * u64::from(count) } else { 0 };
-        found.key = group[0].key();
-        if goal.met(found.above + count, found.mass_above + mass) {
-            return found;
-        }
-        found.above += count;
-        found.mass_above += mass;
-    }
-    debug_assert!(false, "the goal is met by the whole set");
-    found
 }

@@ -8,10 +8,13 @@
 #![deny(missing_docs)]
 
 mod backend;
+mod dedup;
 mod effective;
 mod emit;
 mod exec;
+mod find;
 mod histogram;
+mod passes;
 mod pivot;
 mod row;
 mod sink;

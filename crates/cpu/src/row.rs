@@ -5,16 +5,14 @@
 //! can, the whole row where it can not.
 
 use qrita_core::weight::{LAST_DISTANCE_BITS, ONE, distance, need, weight};
-use qrita_core::{Boundary, Candidate, Cut, Key, Order, Plan, RowParams, Search, Status, Ties};
+use qrita_core::{Boundary, Key, Order, Plan, RowParams, Search, Status, Ties};
 use qrita_delta_tables::DeltaTables;
 
 use crate::effective::Effective;
 use crate::exec::Exec;
-use crate::histogram::walk;
-use crate::pivot::{self, Found, Goal, Tally};
+use crate::pivot::{Found, Goal};
 use crate::vector::estimate::Bounds;
 use crate::vector::{Kernels, Law, Seen};
-use crate::workspace::Slot;
 
 /// What is known of the set that was gathered.
 #[derive(Clone, Copy, Debug)]
@@ -75,9 +73,9 @@ pub(crate) struct RowWork<'a, 'w> {
     /// Whether the gathered set has all that the boundary keeps, from stage 3 on.
     pub(crate) listed: bool,
     /// The mass of all candidates of the row, once it was needed.
-    raw_mass: Option<u64>,
+    pub(crate) raw_mass: Option<u64>,
     /// Bounds of the mass from a key on, once they were needed.
-    bounds: Option<(Key, Bounds)>,
+    pub(crate) bounds: Option<(Key, Bounds)>,
 }
 
 impl<'a, 'w> RowWork<'a, 'w> {
@@ -257,10 +255,11 @@ impl<'a, 'w> RowWork<'a, 'w> {
         let quota = if weight == 0 { u64::MAX } else { (need - found.mass_above).div_ceil(weight) };
         let mut up_to = found.mass_above.saturating_add(quota.saturating_mul(weight.max(1)));
         let mut quota = quota.min(u64::from(Prefix::ALL)) as u32;
-        if let Some(limit) = limit.filter(|limit| limit.prefix.key == found.key) {
-            if limit.prefix.quota <= quota {
-                (quota, up_to) = (limit.prefix.quota, u64::MAX);
-            }
+        if let Some(Limit { prefix, .. }) = limit
+            && prefix.key == found.key
+            && prefix.quota <= quota
+        {
+            (quota, up_to) = (prefix.quota, u64::MAX);
         }
         if self.keeps_all_ties() {
             quota = Prefix::ALL;
@@ -273,8 +272,10 @@ impl<'a, 'w> RowWork<'a, 'w> {
         let floor = self.floor();
         self.hit(floor)
             && (!self.keeps_all_ties() || self.params.temperature == 0.0 || {
-                let prefix = self.search();
-                self.covers(prefix.key)
+                // Top-p needs the whole tie group at top-k's cut.
+                let limit = self.search_top_k(Source::Gathered, floor);
+                let last = limit.map_or_else(|| self.search().key, |limit| limit.prefix.key);
+                self.covers(last)
             })
     }
 
@@ -300,319 +301,6 @@ impl<'a, 'w> RowWork<'a, 'w> {
             return self.gathered_mass_where(|_| true) >= need(self.params.top_p, universe);
         }
         false
-    }
-
-    /// The candidates of a source with keys from `low` on.
-    fn count_from(&mut self, source: Source, low: Key) -> usize {
-        match source {
-            Source::Gathered => self.exec.first().gathered.iter().filter(|candidate| candidate.key() >= low).count(),
-            Source::Row => self.count_row(low),
-        }
-    }
-
-    /// The row's candidates with keys from `low` on.
-    pub(crate) fn count_row(&mut self, low: Key) -> usize {
-        let kernels = self.kernels;
-        let below = low.value().next_down();
-        self.sum_over_row(move |tile| kernels.count_above(tile, below))
-    }
-
-    /// The row's candidates with this key.
-    pub(crate) fn count_equal(&mut self, key: Key) -> usize {
-        let kernels = self.kernels;
-        self.sum_over_row(move |tile| kernels.count_equal(tile, key.value()))
-    }
-
-    fn sum_over_row(&mut self, count: impl Fn(&[f32]) -> usize + Sync) -> usize {
-        let y = self.y;
-        self.exec.pass(y.len(), |slot, range| {
-            let mut sum = 0;
-            y.tiles(range, &mut slot.tile, |_, tile| sum += count(tile));
-            slot.part.count = sum;
-        });
-        self.exec.slots.iter().map(|slot| slot.part.count).sum()
-    }
-
-    /// The mass of the row's candidates with keys from `floor` on.
-    pub(crate) fn mass_from(&mut self, floor: Key) -> u64 {
-        match self.raw_mass {
-            Some(mass) if floor == Key::LEAST => return mass,
-            _ => {}
-        }
-        let (y, kernels, law) = (self.y, self.kernels, self.law(floor));
-        self.exec.pass(y.len(), |slot, range| {
-            let mut mass = 0;
-            y.tiles(range, &mut slot.tile, |_, tile| mass += kernels.mass(tile, &law));
-            slot.part.mass = mass;
-        });
-        let mass = self.exec.slots.iter().map(|slot| slot.part.mass).sum();
-        if floor == Key::LEAST {
-            self.raw_mass = Some(mass);
-        }
-        mass
-    }
-
-    /// An interval that holds the mass of the row's candidates with keys from `floor` on, at the cost of a floating-point
-    /// pass.
-    fn mass_bounds(&mut self, floor: Key) -> Bounds {
-        if let Some((_, bounds)) = self.bounds.filter(|(at, _)| *at == floor) {
-            return bounds;
-        }
-        let bounds = match self.raw_mass {
-            Some(mass) if floor == Key::LEAST => Bounds::exact(mass),
-            _ if self.seen.max.is_finite() => {
-                let (y, kernels, law) = (self.y, self.kernels, self.law(floor));
-                self.exec.pass(y.len(), |slot, range| {
-                    let mut sum = 0.0;
-                    y.tiles(range, &mut slot.tile, |_, tile| sum += kernels.estimate(tile, &law));
-                    slot.part.sum = sum;
-                });
-                let sum = self.exec.slots.iter().map(|slot| slot.part.sum).sum();
-                Bounds::around(sum, kernels.relative, y.len())
-            }
-            _ => Bounds::exact(self.mass_from(floor)),
-        };
-        self.bounds = Some((floor, bounds));
-        bounds
-    }
-
-    /// The mass of all candidates of the row.
-    pub(crate) fn raw_mass(&mut self) -> u64 {
-        self.mass_from(Key::LEAST)
-    }
-
-    fn gathered_mass_where(&mut self, belongs: impl Fn(Candidate) -> bool) -> u64 {
-        let (kernels, law) = (self.kernels, self.law(Key::LEAST));
-        let Slot { gathered, tile, .. } = self.exec.first();
-        let mut mass = 0;
-        for part in gathered.chunks(tile.len()) {
-            let mut filled = 0;
-            for candidate in part.iter().filter(|candidate| belongs(**candidate)) {
-                tile[filled] = candidate.logit();
-                filled += 1;
-            }
-            mass += kernels.mass(&tile[..filled], &law);
-        }
-        mass
-    }
-
-    /// The mass above a key, which top-k found in this source.
-    fn mass_above(&mut self, source: Source, key: Key) -> u64 {
-        match source {
-            Source::Gathered => self.gathered_mass_where(|candidate| candidate.key() > key),
-            Source::Row if key == Key::INFINITY => 0,
-            Source::Row => self.mass_from(Key::from_bits(key.bits() + 1)),
-        }
-    }
-
-    /// How many candidates with the prefix's key belong to it.
-    fn tied(&mut self, source: Source, prefix: Prefix) -> u64 {
-        if prefix.quota != Prefix::ALL {
-            u64::from(prefix.quota)
-        } else if source == Source::Gathered && self.covers(prefix.key) {
-            let gathered = &self.exec.first().gathered;
-            gathered.iter().filter(|candidate| candidate.key() == prefix.key).count() as u64
-        } else {
-            self.count_equal(prefix.key) as u64
-        }
-    }
-
-    /// Finds where a goal is met, by the plan's search. The source's candidates with keys from `floor` on meet it.
-    fn find(&mut self, source: Source, goal: Goal, floor: Key) -> Found {
-        let max = Key::new(self.seen.max);
-        // What weighs nothing can not help to meet a need.
-        let floor = if goal.needs_mass() { floor.max(self.least_key(1)) } else { floor };
-        match (self.plan.search, source) {
-            (Search::Quaternary, _) => pivot::search(goal, floor, max, 3, |at| self.tally(source, goal, at)),
-            (Search::Binary, _) => pivot::search(goal, floor, max, 1, |at| self.tally(source, goal, at)),
-            (Search::Select, Source::Row) => self.search_histogram(goal, floor, max),
-            (Search::Sort, Source::Row) => {
-                self.gather_from(floor);
-                self.search_sorted(goal)
-            }
-            (Search::Sort, Source::Gathered) => self.search_sorted(goal),
-            (Search::Select, Source::Gathered) => match goal {
-                Goal::Count(k) => self.select_count(k),
-                Goal::Mass(_) => self.select_mass(goal),
-            },
-        }
-    }
-
-    /// One pass of the pivot search.
-    fn tally(&mut self, source: Source, goal: Goal, at: [u32; 3]) -> [Tally; 3] {
-        let (y, kernels, law) = (self.y, self.kernels, self.law(Key::LEAST));
-        let tally_tile = |tile: &[f32], weights: &mut [u64], tallies: &mut [Tally; 3]| {
-            if goal.needs_mass() {
-                kernels.weights(tile, &law, weights);
-            }
-            for (&y, &weight) in tile.iter().zip(&*weights) {
-                let key = Key::new(y).bits();
-                for (tally, pivot) in tallies.iter_mut().zip(at) {
-                    tally.add(pivot, key, weight);
-                }
-            }
-        };
-        match source {
-            Source::Gathered => {
-                let Slot { gathered, tile, weights, .. } = self.exec.first();
-                let mut tallies = <[Tally; 3]>::default();
-                weights.fill(0);
-                for part in gathered.chunks(tile.len()) {
-                    tile.iter_mut().zip(part).for_each(|(y, candidate)| *y = candidate.logit());
-                    tally_tile(&tile[..part.len()], &mut weights[..part.len()], &mut tallies);
-                }
-                tallies
-            }
-            Source::Row => {
-                self.exec.pass(y.len(), |slot, range| {
-                    let Slot { tile, weights, part, .. } = slot;
-                    let mut tallies = <[Tally; 3]>::default();
-                    weights.fill(0);
-                    y.tiles(range, tile, |_, tile| tally_tile(tile, &mut weights[..tile.len()], &mut tallies));
-                    part.tallies = tallies;
-                });
-                self.exec.slots.iter().fold(Default::default(), |sum: [Tally; 3], slot| {
-                    std::array::from_fn(|i| sum[i].merge(slot.part.tallies[i]))
-                })
-            }
-        }
-    }
-
-    fn search_sorted(&mut self, goal: Goal) -> Found {
-        let (kernels, law) = (self.kernels, self.law(Key::LEAST));
-        let Slot { gathered, ordered, .. } = self.exec.first();
-        ordered.clone_from(gathered);
-        ordered.sort_unstable_by(|a, b| b.cmp(a));
-        let start = Found { key: Key::INFINITY, above: 0, mass_above: 0 };
-        walk(goal, ordered, start, |candidate| kernels.weight(candidate.logit(), &law))
-    }
-
-    fn select_count(&mut self, k: u32) -> Found {
-        let Slot { gathered, ordered, .. } = self.exec.first();
-        ordered.clone_from(gathered);
-        let key = ordered.select_nth_unstable_by(k as usize - 1, |a, b| b.cmp(a)).1.key();
-        let above = ordered[..k as usize].iter().filter(|candidate| candidate.key() > key).count();
-        Found { key, above: above as u32, mass_above: 0 }
-    }
-
-    /// Sorts only as much of the gathered set as meets the goal, in portions that grow fourfold: most rows need few.
-    fn select_mass(&mut self, goal: Goal) -> Found {
-        let (kernels, law) = (self.kernels, self.law(Key::LEAST));
-        let Slot { gathered, ordered, .. } = self.exec.first();
-        ordered.clone_from(gathered);
-        let (mut start, mut portion) = (0, 64);
-        let (mut above, mut mass) = (0, 0);
-        loop {
-            let end = ordered.len().min(start + portion);
-            if end < ordered.len() {
-                ordered[start..].select_nth_unstable_by(end - start - 1, |a, b| b.cmp(a));
-            }
-            ordered[start..end].sort_unstable_by(|a, b| b.cmp(a));
-            let met = ordered[start..end].iter().position(|candidate| {
-                mass += kernels.weight(candidate.logit(), &law);
-                mass >= match goal {
-                    Goal::Mass(need) => need,
-                    Goal::Count(_) => 0,
-                }
-            });
-            if let Some(at) = met {
-                let key = ordered[start + at].key();
-                // A group of ties is one value: back to its first.
-                let first = ordered[..=start + at].partition_point(|candidate| candidate.key() > key);
-                let tied = (start + at + 1 - first) as u64;
-                above += first as u32;
-                return Found { key, above, mass_above: mass - tied * kernels.weight(key.value(), &law) };
-            }
-            if end == ordered.len() {
-                debug_assert!(false, "the goal is met by the whole set");
-                return Found { key: Key::LEAST, above: end as u32, mass_above: mass };
-            }
-            (start, portion) = (end, portion * 4);
-        }
-    }
-
-    /// Stage 3, dedup: the last token of a prefix.
-    pub(crate) fn dedup(&mut self, prefix: Prefix) -> Boundary {
-        let max = Key::new(self.seen.max);
-        let Prefix { key, above, quota } = prefix;
-        self.listed = self.has(prefix);
-        let source = if self.listed { Source::Gathered } else { Source::Row };
-        match above {
-            Some(above) if quota != Prefix::ALL => {
-                Boundary { max, key, id: self.tied_id(source, key, quota), kept: above + quota }
-            }
-            _ => Boundary { max, key, id: u32::MAX, kept: self.count_from(source, key) as u32 },
-        }
-    }
-
-    /// Whether the gathered set has all of a prefix.
-    fn has(&mut self, prefix: Prefix) -> bool {
-        let covers = self.covers(prefix.key);
-        // At its own least key the set is a prefix of the order too: it has the ties with the lowest ids.
-        let tied = self.exec.first().gathered.iter().filter(|candidate| candidate.key() == prefix.key);
-        covers
-            || (prefix.key == self.gathered.covered_above
-                && prefix.quota != Prefix::ALL
-                && tied.count() >= prefix.quota as usize)
-    }
-
-    /// The cut of a prefix, with the counts that only the stage's own output needs.
-    pub(crate) fn cut(&mut self, prefix: Prefix) -> Cut {
-        let max = Key::new(self.seen.max);
-        let key = match prefix.above {
-            Some(_) => prefix.key,
-            None => self.least_from(prefix.key),
-        };
-        let above = match prefix.above {
-            Some(above) => above as usize,
-            None if key == Key::INFINITY => 0,
-            None => self.count_row(Key::from_bits(key.bits() + 1)),
-        };
-        let tied = self.count_equal(key) as u32;
-        Cut { max, key, above: above as u32, tied, quota: prefix.quota.min(tied) }
-    }
-
-    fn least_from(&mut self, low: Key) -> Key {
-        let (y, kernels) = (self.y, self.kernels);
-        self.exec.pass(y.len(), |slot, range| {
-            let mut least = f32::INFINITY;
-            y.tiles(range, &mut slot.tile, |_, tile| {
-                least = least.min(kernels.least_from(tile, low.value(), f32::INFINITY).0);
-            });
-            slot.part.least = least;
-        });
-        Key::new(self.exec.slots.iter().map(|slot| slot.part.least).fold(f32::INFINITY, f32::min))
-    }
-
-    /// The id of the `quota`-th candidate with this key; the last one's where there are fewer.
-    pub(crate) fn tied_id(&mut self, source: Source, key: Key, quota: u32) -> u32 {
-        let mut left = quota as usize;
-        let mut last = 0;
-        if source == Source::Gathered {
-            for candidate in self.exec.first().gathered.iter().filter(|candidate| candidate.key() == key) {
-                last = candidate.id();
-                left -= 1;
-                if left == 0 {
-                    break;
-                }
-            }
-            return last;
-        }
-        // One thread: a quota is most often met early in the row, and the pass is a compare and a count.
-        let (y, kernels, value) = (self.y, self.kernels, key.value());
-        let Slot { tile, .. } = self.exec.first();
-        y.tiles_until(0..y.len(), tile, |first, tile| {
-            let count = kernels.count_equal(tile, value);
-            if count == 0 {
-                return false;
-            }
-            let nth = left.min(count);
-            let tied = tile.iter().enumerate().filter(|(_, y)| **y == value);
-            last = first as u32 + tied.map(|(i, _)| i as u32).nth(nth - 1).unwrap_or(0);
-            left -= nth;
-            left == 0
-        });
-        last
     }
 }
 

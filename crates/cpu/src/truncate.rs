@@ -18,9 +18,10 @@
 //! set grows by about `k·ln(V/k)` candidates in all; on an ascending row by every one, for one partition of the set per
 //! multiple of `k` logits: linear still.
 
-use qrita_core::{Candidate, Key, Truncation};
+use qrita_core::{Boundary, Candidate, Key, Truncation};
 
 use crate::effective::{Effective, TILE};
+use crate::emit::with_ties;
 use crate::row::{Gathered, RowWork};
 use crate::vector::Seen;
 use crate::workspace::Slot;
@@ -75,6 +76,23 @@ impl RowWork<'_, '_> {
 
     fn scan_only(&mut self) {
         self.gather_above(f32::INFINITY);
+    }
+
+    /// Gathers what a boundary keeps, in the first slot, by ascending id.
+    pub(crate) fn gather_kept(&mut self, boundary: Boundary) {
+        let (y, kernels, key) = (self.y, self.kernels, boundary.key.value());
+        self.exec.pass(y.len(), |slot, range| {
+            let Slot { tile, gathered, part, .. } = slot;
+            gathered.clear();
+            part.seen = Seen::NOTHING;
+            y.tiles(range, tile, |first, tile| {
+                let with_ties = with_ties(boundary, first, tile.len());
+                let (head, tail) = tile.split_at(with_ties);
+                kernels.scan(head, first as u32, key.next_down(), gathered, &mut part.seen);
+                kernels.scan(tail, (first + with_ties) as u32, key, gathered, &mut part.seen);
+            });
+        });
+        self.merge_gathered();
     }
 
     /// Gathers the candidates with keys from `low` on, in the first slot, by ascending id.

@@ -109,7 +109,7 @@ pub(super) fn scan_blocks(y: &[f32], first_id: u32, threshold: f32, out: &mut Ve
         for row in block.as_chunks::<8>().0 {
             for lane in 0..8 {
                 let y = row[lane];
-                hits[lane] |= u32::from(y > threshold) | u32::from(y != y);
+                hits[lane] |= u32::from(y > threshold) | u32::from(y.is_nan());
                 maxima[lane] = if y > maxima[lane] { y } else { maxima[lane] };
             }
         }
@@ -143,7 +143,7 @@ pub(super) fn buckets(y: &[f32], low: u32, span: u32, shift: u32, none: u32, out
         // As `Key::new`, without a branch: NaN lands outside the range because `low` is at least the least candidate's.
         let bits = (y + 0.0).to_bits();
         let key = bits ^ (((bits as i32 >> 31) as u32) | 0x8000_0000);
-        let key = if y == y { key } else { 0 };
+        let key = if y.is_nan() { 0 } else { key };
         let offset = key.wrapping_sub(low);
         *out = if offset <= span { offset >> shift } else { none };
     }

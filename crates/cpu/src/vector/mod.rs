@@ -86,6 +86,9 @@ impl Seen {
     pub(crate) const NOTHING: Seen = Seen { max: f32::NEG_INFINITY, nan: false };
 }
 
+/// The least and the greatest logit that a scan takes.
+pub(crate) type Span = (f32, f32);
+
 /// The law that weights are taken under.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Law {
@@ -106,7 +109,7 @@ pub(crate) struct Kernels {
     estimate: unsafe fn(&[f32], &Law) -> f64,
     /// The relative error of an estimate.
     pub(crate) relative: f64,
-    scan_range: unsafe fn(&[f32], u32, (f32, f32), &mut Vec<Candidate>),
+    scan_range: unsafe fn(&[f32], u32, Span, &mut Vec<Candidate>),
     buckets: unsafe fn(&[f32], u32, u32, u32, u32, &mut [u32]),
     count_above: unsafe fn(&[f32], f32) -> usize,
     count_equal: unsafe fn(&[f32], f32) -> usize,
@@ -139,7 +142,7 @@ methods! {
     /// The weights one by one; `out` is as long as `y`.
     weights(y: &[f32], law: &Law, out: &mut [u64]);
     /// Appends the logits within `low ..= high` to `out`, by ascending id from `first_id` on.
-    scan_range(y: &[f32], first_id: u32, range: (f32, f32), out: &mut Vec<Candidate>);
+    scan_range(y: &[f32], first_id: u32, range: Span, out: &mut Vec<Candidate>);
     /// The bucket of each logit: `(key − low) >> shift`, or `none` for a key not in `low ..= low + span`, where `low` is the
     /// key of a candidate.
     buckets(y: &[f32], low: u32, span: u32, shift: u32, none: u32, out: &mut [u32]);
@@ -173,7 +176,7 @@ macro_rules! kernels {
         use half::{bf16, f16};
         use qrita_core::Candidate;
 
-        use super::{Kernels, Law, Seen, generic};
+        use super::{Kernels, Law, Seen, Span, generic};
 
         pub(super) static KERNELS: Kernels = Kernels {
             scan,
@@ -209,7 +212,7 @@ macro_rules! kernels {
             generic::estimate::<$fma>(y, law)
         }
         $(#[target_feature(enable = $features)])?
-        fn scan_range(y: &[f32], first_id: u32, range: (f32, f32), out: &mut Vec<Candidate>) {
+        fn scan_range(y: &[f32], first_id: u32, range: Span, out: &mut Vec<Candidate>) {
             $range(y, first_id, range, out);
         }
         $(#[target_feature(enable = $features)])?

@@ -1,0 +1,128 @@
+//! The CPU backend in row copies: what it costs on one thread, relative to copying the row, in one run.
+//!
+//! `cargo run --release -p qrita-benches --bin cpu-ratios [-- --check]`. Times on shared machines drift; ratios within a
+//! run hold. Each figure is the median of calls that alternate with copies of the same rows. With `--check` the exit
+//! status says whether every ratio is within its bound.
+
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use qrita_benches::{COLD, Filter, Kind, Ring, Room};
+use qrita_core::{Backend, Dtype, Outputs, Plan, Row};
+use qrita_cpu::CpuBackend;
+
+const VOCAB: usize = 128_256;
+const CALLS: usize = 151;
+
+/// Row kind, dtype, filter, and the most copies that a call may cost.
+const CASES: [(Kind, Dtype, Filter, f64); 11] = [
+    (Kind::LanguageModel, Dtype::F32, Filter::TopK, 3.0),
+    (Kind::LanguageModel, Dtype::F32, Filter::Both, 3.5),
+    (Kind::LanguageModel, Dtype::F32, Filter::TopP, 8.0),
+    (Kind::Flat, Dtype::F32, Filter::TopP, 40.0),
+    (Kind::Equal, Dtype::F32, Filter::TopP, 40.0),
+    (Kind::Equal, Dtype::F32, Filter::TopK, 40.0),
+    (Kind::Normal, Dtype::F32, Filter::TopP, 40.0),
+    // Not slower than f32, whose copy they are measured in.
+    (Kind::LanguageModel, Dtype::F16, Filter::TopK, 3.0),
+    (Kind::LanguageModel, Dtype::F16, Filter::TopP, 8.0),
+    (Kind::LanguageModel, Dtype::Bf16, Filter::TopK, 3.0),
+    (Kind::LanguageModel, Dtype::Bf16, Filter::TopP, 8.0),
+];
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn timed(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+/// Microseconds.
+struct Times {
+    copy: f64,
+    mask: f64,
+    token: f64,
+}
+
+fn measure(backend: &CpuBackend, kind: Kind, dtype: Dtype, filter: Filter, bytes: usize) -> Times {
+    let mut wide = Ring::new(kind, VOCAB, Dtype::F32, bytes);
+    let mut ring = Ring::new(kind, VOCAB, dtype, bytes);
+    let mut masked = ring.clone();
+    let mut workspace = backend.workspace();
+    let (params, plan) = (filter.params(), Plan::default());
+    let mut copy = vec![1f32; VOCAB];
+    let mut times = [const { Vec::new() }; 3];
+    for call in 0..CALLS {
+        if call % ring.rows() == 0 {
+            masked.restore(&ring);
+        }
+        times[0].push(timed(|| {
+            if let Row::F32(row) = wide.next_row().row(0) {
+                copy.copy_from_slice(black_box(row));
+            }
+            black_box(&mut copy);
+        }));
+        times[1].push(timed(|| {
+            let logits = masked.next_row_mut().into();
+            let done = backend.run(logits, &params, &plan, &mut Outputs::default(), &mut workspace);
+            done.expect("the parameters are valid");
+        }));
+        times[2].push(timed(|| {
+            let (mut token, mut logprob) = ([0], [0.0]);
+            let mut outputs = Outputs { token: Some(&mut token), logprob: Some(&mut logprob), ..Outputs::default() };
+            let done = backend.run(ring.next_row().into(), &params, &plan, &mut outputs, &mut workspace);
+            done.expect("the parameters are valid");
+        }));
+    }
+    let [copy, mask, token] = times.map(median);
+    Times { copy, mask, token }
+}
+
+fn threads_ratio(filter: Filter) -> f64 {
+    let rows = 64;
+    let ring = Ring::new(Kind::LanguageModel, VOCAB, Dtype::F32, rows * VOCAB * 4);
+    let times = [1, 2].map(|threads| {
+        let backend = CpuBackend::with_threads(threads).expect("threads");
+        let (mut workspace, mut room) = (backend.workspace(), Room::new(rows, 4096));
+        let mut run = || {
+            let (params, plan) = (filter.params(), Plan::default());
+            let done = backend.run(ring.all().into(), &params, &plan, &mut room.outputs(), &mut workspace);
+            done.expect("the parameters are valid");
+        };
+        run();
+        median((0..15).map(|_| timed(&mut run)).collect())
+    });
+    times[0] / times[1]
+}
+
+fn main() -> io::Result<ExitCode> {
+    let check = std::env::args().any(|argument| argument == "--check");
+    let mut out = io::stdout().lock();
+    let mut within = true;
+    let backend = CpuBackend::with_threads(1).expect("the calling thread needs no pool");
+    writeln!(out, "{}, V = {VOCAB}, in copies of an f32 row", backend.description())?;
+    writeln!(out, "rows not in cache: masked in place, and a token with its logprob; the same with the row in cache")?;
+    writeln!(out, "rows      dtype filter      copy µs |  mask  token | copy µs   mask  token | bound")?;
+    for (kind, dtype, filter, bound) in CASES {
+        let cold = measure(&backend, kind, dtype, filter, COLD);
+        let warm = measure(&backend, kind, dtype, filter, 0);
+        within &= cold.mask <= bound * cold.copy && cold.token <= bound * cold.copy;
+        write!(out, "{:9} {:5} {:11} ", kind.name(), dtype.name(), filter.name())?;
+        for Times { copy, mask, token } in [cold, warm] {
+            write!(out, "{copy:7.1} {:6.2} {:6.2} | ", mask / copy, token / copy)?;
+        }
+        writeln!(out, "{bound}")?;
+    }
+    for filter in Filter::ALL {
+        let ratio = threads_ratio(filter);
+        within &= ratio >= 1.8;
+        writeln!(out, "64 rows, {:11} two threads are {ratio:.2} times as fast as one; at least 1.8", filter.name())?;
+    }
+    Ok(if check && !within { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

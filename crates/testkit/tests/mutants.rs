@@ -1,0 +1,481 @@
+//! The suite fails for wrong backends: each of these is the oracle with one fault, of a kind that samplers have had.
+//!
+//! A suite that passes proves nothing if it can not fail. Every fault is put before the tests that are meant to see it,
+//! and each of them must panic.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use qrita_core::logarithm::ln_mass;
+use qrita_core::philox::random;
+use qrita_core::{
+    Backend, Boundary, Cut, Error, Input, Key, Logits, LogitsMut, NO_TOKEN, Order, Outputs, Params, Plan, RowMut,
+    Search, Shape, Status, Ties, Truncated, bf16, f16,
+};
+use qrita_testkit::conformance;
+use qrita_testkit::oracle::{self, Answer, OracleBackend};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Nothing,
+    HighestIdOfTies,
+    OneMoreThanK,
+    StrictTopP,
+    FloatTopP,
+    JointAlways,
+    KeepAllForgotten,
+    PlanKeepsAllForgotten,
+    MinPDropsZeroWeights,
+    DrawInSortedOrder,
+    DrawByRow,
+    DrawFirstOfTies,
+    PositionForgotten,
+    StreamForgotten,
+    HighHalfOfSeedForgotten,
+    PaddingWritten,
+    FirstElementBeforeTheRowsWritten,
+    NanForgotten,
+    NanOfDisallowedReported,
+    NanKeptInMask,
+    PosInfForgotten,
+    OverflowForgotten,
+    OverflowWithoutCandidates,
+    KeptCutToCapacity,
+    TailOfCandidatesWritten,
+    LogprobOneUlpOff,
+    LogprobOfCandidatesOneUlpOff,
+    RawLogprobFiltered,
+    RankById,
+    NegativeZeroKept,
+    KeptRewritten,
+    StatusLeaks,
+    TokenOfEmptyRow,
+    BinarySearchOffByOne,
+    ForcedFallbackOffByOne,
+    ErrorAfterWriting,
+    LengthsUnchecked,
+    ParamsUncheckedInDedup,
+    TruncateLosesOne,
+    TruncateGathersBelow,
+    TruncateUnsorted,
+    TruncateClaimsHit,
+    SearchTrustsMisses,
+    SearchQuota,
+    DedupHighest,
+    DedupIgnoresQuota,
+    EmitIgnoresBoundary,
+    EmitRepeatsStatus,
+}
+use Fault::*;
+
+struct Mutant(Fault);
+
+/// What a faulty backend carries from one call to the next.
+#[derive(Default)]
+struct Leak(Status);
+
+impl Mutant {
+    fn is(&self, fault: Fault) -> bool {
+        self.0 == fault
+    }
+
+    /// The parameters as the faulty backend understands them.
+    fn params<'a>(&self, mut params: Params<'a>) -> Params<'a> {
+        match self.0 {
+            JointAlways => params.order = Order::Joint,
+            KeepAllForgotten => params.ties = Ties::LowestId,
+            PositionForgotten => params.position = 0.into(),
+            StreamForgotten => params.stream = 0.into(),
+            NanOfDisallowedReported => params.adjustments.bitmask = None,
+            _ => {}
+        }
+        params
+    }
+
+    fn answers(&self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Vec<Answer> {
+        let mut plan = *plan;
+        if self.is(PlanKeepsAllForgotten) {
+            plan.duplicates = true;
+        }
+        let mut answers = oracle::answers(logits, params, &plan);
+        for (row, answer) in answers.iter_mut().enumerate() {
+            self.spoil(answer, row, logits, params, &plan);
+        }
+        answers
+    }
+
+    fn spoil(&self, answer: &mut Answer, row: usize, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) {
+        let of_row = params.row(row);
+        let len = answer.ranked.candidates.len();
+        let (k, p) = (of_row.top_k as usize, of_row.top_p);
+        let candidates = &mut answer.ranked.candidates;
+        match self.0 {
+            HighestIdOfTies if answer.kept > 0 => {
+                let last = candidates[answer.kept - 1].logit;
+                let tied: Vec<usize> = (0..len).filter(|&place| candidates[place].logit == last).collect();
+                candidates[tied[0]..=tied[tied.len() - 1]].reverse();
+            }
+            OneMoreThanK if k == answer.kept && k < len => answer.kept += 1,
+            StrictTopP | FloatTopP if p < 1.0 && (k == 0 || k >= len) && of_row.min_p == 0.0 && answer.kept < len => {
+                let sum = |count: usize| candidates[..count].iter().map(|entry| entry.weight).sum::<u64>();
+                let more = match self.0 {
+                    StrictTopP => sum(answer.kept) == (f64::from(p) * sum(len) as f64).ceil() as u64,
+                    _ => (sum(answer.kept) as f32 / sum(len) as f32) < p,
+                };
+                answer.kept += usize::from(more);
+            }
+            MinPDropsZeroWeights => {
+                let weighty = candidates.iter().filter(|entry| entry.weight > 0).count();
+                answer.kept = answer.kept.min(weighty);
+            }
+            BinarySearchOffByOne if plan.search == Search::Binary && answer.kept > 1 => answer.kept -= 1,
+            ForcedFallbackOffByOne if plan.force_fallback && answer.kept > 1 => answer.kept -= 1,
+            NanForgotten => answer.ranked.status = Status::from_bits(answer.ranked.status.bits() & !Status::NAN.bits()),
+            PosInfForgotten => {
+                answer.ranked.status = Status::from_bits(answer.ranked.status.bits() & !Status::POS_INF.bits());
+            }
+            NegativeZeroKept => {
+                for entry in candidates.iter_mut().filter(|entry| entry.logit == 0.0) {
+                    entry.logit = logits.row(row).get(entry.id as usize);
+                }
+            }
+            _ => {}
+        }
+        answer.kept_mass = answer.kept().iter().map(|entry| entry.weight).sum();
+        let Some(drawn) = answer.drawn.as_mut() else { return };
+        let kept = &answer.ranked.candidates[..answer.kept];
+        let seed = if self.is(HighHalfOfSeedForgotten) { u64::from(of_row.seed as u32) } else { of_row.seed };
+        let seed = if self.is(DrawByRow) { seed.wrapping_add(row as u64) } else { seed };
+        let bits = random(seed, of_row.position, of_row.stream, 0);
+        let target = ((u128::from(bits) * u128::from(answer.kept_mass)) >> 64) as u64;
+        let mut order: Vec<usize> = (0..kept.len()).collect();
+        if !self.is(DrawInSortedOrder) {
+            order.sort_by_key(|&place| kept[place].id);
+        }
+        let mut sum = 0;
+        let mut rank = order.into_iter().find(|&place| {
+            sum += kept[place].weight;
+            target < sum
+        });
+        if self.is(DrawFirstOfTies) {
+            rank = rank.and_then(|rank| kept.iter().position(|entry| entry.logit == kept[rank].logit));
+        }
+        let rank = rank.unwrap();
+        let entry = kept[rank];
+        drawn.token = entry.id;
+        drawn.rank = if self.is(RankById) { entry.id } else { rank as u32 };
+        drawn.logprob = oracle::logprob(entry.distance, answer.kept_mass);
+        drawn.raw_logprob = oracle::logprob(entry.distance, answer.raw_mass);
+        match self.0 {
+            LogprobOneUlpOff if ln_mass(answer.kept_mass) % 7 == 3 => drawn.logprob = drawn.logprob.next_down(),
+            RawLogprobFiltered => drawn.raw_logprob = drawn.logprob,
+            _ => {}
+        }
+    }
+
+    fn write(&self, answers: &[Answer], input: Input<'_>, outputs: &mut Outputs<'_>, leak: &mut Leak) {
+        self.write_outputs(answers, outputs, leak);
+        if let Input::Mask(mut logits) = input {
+            let data = logits.as_ref().data();
+            let stored: Vec<f32> = (0..data.len()).map(|index| data.get(index)).collect();
+            oracle::mask(answers, &mut logits);
+            self.spoil_mask(answers, &mut logits, &stored);
+        }
+    }
+
+    fn write_outputs(&self, answers: &[Answer], outputs: &mut Outputs<'_>, leak: &mut Leak) {
+        oracle::write_outputs(answers, outputs);
+        let asked = outputs.candidates.as_ref().map(|candidates| candidates.capacity);
+        for (row, answer) in answers.iter().enumerate() {
+            let overflow = asked.is_some_and(|capacity| answer.kept > capacity);
+            if let Some(status) = outputs.status.as_deref_mut() {
+                match self.0 {
+                    OverflowForgotten => status[row] = answer.ranked.status,
+                    OverflowWithoutCandidates if asked.is_none() && answer.kept > 100 => {
+                        status[row] |= Status::OVERFLOW
+                    }
+                    StatusLeaks => {
+                        status[row] |= leak.0;
+                        leak.0 = status[row];
+                    }
+                    _ => {}
+                }
+            }
+            match (self.0, &mut outputs.kept, &mut outputs.token, &mut outputs.candidates) {
+                (KeptCutToCapacity, Some(kept), _, _) if overflow => kept[row] = asked.unwrap() as u32,
+                (TokenOfEmptyRow, _, Some(token), _) if token[row] == NO_TOKEN => token[row] = 0,
+                (TailOfCandidatesWritten, _, _, Some(c)) if answer.kept < c.capacity => {
+                    c.ids[row * c.capacity + answer.kept] = NO_TOKEN;
+                }
+                (LogprobOfCandidatesOneUlpOff, _, _, Some(c)) if answer.kept > 4 && c.capacity > 4 => {
+                    let place = row * c.capacity + 4;
+                    c.logprobs[place] = c.logprobs[place].next_down();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn spoil_mask(&self, answers: &[Answer], logits: &mut LogitsMut<'_>, stored: &[f32]) {
+        let Shape { vocab, stride, .. } = logits.shape();
+        let len = stored.len();
+        for (row, answer) in answers.iter().enumerate() {
+            let start = row * stride;
+            match self.0 {
+                PaddingWritten if start + vocab < len => put(logits, start + vocab, f32::NEG_INFINITY),
+                FirstElementBeforeTheRowsWritten if row > 0 && stride > vocab => put(logits, start - 1, 0.0),
+                NanKeptInMask => {
+                    for id in (0..vocab).filter(|&id| stored[start + id].is_nan()) {
+                        put(logits, start + id, f32::NAN);
+                    }
+                }
+                KeptRewritten => {
+                    for entry in answer.kept() {
+                        put(logits, start + entry.id as usize, entry.logit);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn put(logits: &mut LogitsMut<'_>, index: usize, value: f32) {
+    match logits.data_mut() {
+        RowMut::F32(data) => data[index] = value,
+        RowMut::F16(data) => data[index] = f16::from_f32(value),
+        RowMut::Bf16(data) => data[index] = bf16::from_f32(value),
+    }
+}
+
+impl Backend for Mutant {
+    type Workspace = Leak;
+
+    fn name(&self) -> &'static str {
+        "mutant"
+    }
+
+    fn description(&self) -> String {
+        format!("the oracle with a fault: {:?}", self.0)
+    }
+
+    fn workspace(&self) -> Leak {
+        Leak::default()
+    }
+
+    fn truncate(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        _: &mut Leak,
+    ) -> Result<Vec<Truncated>, Error> {
+        let mut all = OracleBackend.truncate(logits, params, plan, &mut ())?;
+        for truncated in &mut all {
+            match self.0 {
+                TruncateLosesOne if truncated.gathered.len() > 3 => {
+                    truncated.gathered.remove(2);
+                    truncated.hit = false;
+                }
+                TruncateGathersBelow => truncated.threshold = f32::INFINITY,
+                TruncateUnsorted => truncated.gathered.sort_by(|a, b| b.cmp(a)),
+                TruncateClaimsHit => {
+                    truncated.threshold = f32::INFINITY;
+                    truncated.gathered.retain(|candidate| candidate.key() == Key::INFINITY);
+                }
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    fn search(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        truncated: &[Truncated],
+        _: &mut Leak,
+    ) -> Result<Vec<Cut>, Error> {
+        let mut cuts = OracleBackend.search(logits, params, plan, truncated, &mut ())?;
+        for (cut, truncated) in cuts.iter_mut().zip(truncated) {
+            match self.0 {
+                SearchTrustsMisses if !truncated.hit && truncated.gathered.len() < cut.kept() as usize => {
+                    *cut = Cut::EMPTY
+                }
+                SearchQuota if cut.quota > 1 => cut.quota -= 1,
+                _ => {}
+            }
+        }
+        Ok(cuts)
+    }
+
+    fn dedup(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        cuts: &[Cut],
+        _: &mut Leak,
+    ) -> Result<Vec<Boundary>, Error> {
+        let plain = Params::default();
+        let params = if self.is(ParamsUncheckedInDedup) { &plain } else { params };
+        let whole: Vec<Cut> = cuts.iter().map(|cut| Cut { quota: cut.tied, ..*cut }).collect();
+        let last = OracleBackend.dedup(logits, params, &whole, &mut ())?;
+        let mut boundaries = OracleBackend.dedup(logits, params, cuts, &mut ())?;
+        for (boundary, last) in boundaries.iter_mut().zip(last) {
+            match self.0 {
+                DedupHighest => boundary.id = last.id,
+                DedupIgnoresQuota => *boundary = last,
+                _ => {}
+            }
+        }
+        Ok(boundaries)
+    }
+
+    fn emit(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        boundaries: &[Boundary],
+        outputs: &mut Outputs<'_>,
+        leak: &mut Leak,
+    ) -> Result<(), Error> {
+        if self.is(EmitIgnoresBoundary) && boundaries.len() == input.logits().rows() {
+            return self.run(input, params, &Plan::default(), outputs, leak);
+        }
+        let status = input.logits();
+        let repeated = params.validate(&status).map(|()| oracle::answers(&status, params, &Plan::default()));
+        OracleBackend.emit(input, params, boundaries, outputs, &mut ())?;
+        if let (EmitRepeatsStatus, Ok(answers), Some(status)) = (self.0, repeated, outputs.status.as_deref_mut()) {
+            for (status, answer) in status.iter_mut().zip(answers) {
+                *status |= answer.ranked.status;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        mut input: Input<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        leak: &mut Leak,
+    ) -> Result<(), Error> {
+        if let (ErrorAfterWriting, Input::Mask(logits)) = (self.0, &mut input) {
+            put(logits, 0, f32::NEG_INFINITY);
+        }
+        let logits = input.logits();
+        params.validate(&logits)?;
+        if self.is(LengthsUnchecked) && outputs.validate(logits.rows()).is_err() {
+            return Ok(());
+        }
+        outputs.validate(logits.rows())?;
+        let mut answers = self.answers(&logits, &self.params(*params), plan);
+        if self.is(NanOfDisallowedReported) {
+            let right = oracle::answers(&logits, params, plan);
+            for (answer, right) in answers.iter_mut().zip(right) {
+                let status = answer.ranked.status.bits() & Status::NAN.bits();
+                *answer = right;
+                answer.ranked.status |= Status::from_bits(status);
+            }
+        }
+        self.write(&answers, input, outputs, leak);
+        Ok(())
+    }
+}
+
+type Test = fn(Fault);
+
+macro_rules! tests {
+    ($($name:ident)*) => {
+        &[$((stringify!($name), (|fault| conformance::$name(|| Mutant(fault))) as Test)),*]
+    };
+}
+
+fn must_fail(fault: Fault, tests: &[(&str, Test)]) {
+    for (name, test) in tests {
+        let passed = catch_unwind(AssertUnwindSafe(|| test(fault))).is_ok();
+        assert!(!passed, "{name} does not see {fault:?}");
+    }
+}
+
+/// The wrapper itself is not what the tests fail for.
+#[test]
+fn without_a_fault() {
+    let tests: &[(&str, Test)] = tests!(
+        ties_at_k one_nan strides_and_padding seeds_and_batch_mates position_advances all_negative_infinity
+        invalid_parameters invalid_adjustments wrong_lengths parameters_out_of_range
+        every_plan every_subset_of_outputs overflow_is_never_silent batch_invariance workspace_keeps_nothing
+        random_rows shrinking_batches stage_truncate stage_search stage_dedup stage_emit
+    );
+    for (_, test) in tests {
+        test(Nothing);
+    }
+}
+
+#[test]
+fn kept_sets() {
+    must_fail(HighestIdOfTies, tests!(ties_at_k ties_in_one_group every_plan random_rows shrinking_batches));
+    must_fail(OneMoreThanK, tests!(heavy_top_token k_out_of_range random_rows shrinking_batches));
+    must_fail(StrictTopP, tests!(ties_in_one_group p_on_equal_mass random_rows));
+    must_fail(FloatTopP, tests!(random_rows));
+    must_fail(JointAlways, tests!(joint_order k_then_p_renormalised random_rows shrinking_batches));
+    must_fail(KeepAllForgotten, tests!(ties_at_k random_rows shrinking_batches));
+    must_fail(PlanKeepsAllForgotten, tests!(every_plan random_rows shrinking_batches));
+    must_fail(MinPDropsZeroWeights, tests!(huge_negative_masks positive_infinity random_rows));
+    must_fail(BinarySearchOffByOne, tests!(every_plan random_rows real_rows shrinking_batches));
+    must_fail(ForcedFallbackOffByOne, tests!(every_plan random_rows large_rows));
+}
+
+#[test]
+fn draws() {
+    must_fail(DrawInSortedOrder, tests!(random_rows shrinking_batches seeds_and_batch_mates));
+    must_fail(DrawByRow, tests!(seeds_and_batch_mates batch_invariance random_rows));
+    must_fail(DrawFirstOfTies, tests!(ties_drawn_evenly random_rows));
+    must_fail(PositionForgotten, tests!(position_advances ties_drawn_evenly random_rows));
+    must_fail(StreamForgotten, tests!(random_rows shrinking_batches));
+    must_fail(HighHalfOfSeedForgotten, tests!(random_rows shrinking_batches seeds_and_batch_mates));
+    must_fail(LogprobOneUlpOff, tests!(random_rows shrinking_batches));
+    must_fail(RawLogprobFiltered, tests!(logprob_after_filtering random_rows));
+    must_fail(RankById, tests!(random_rows every_subset_of_outputs));
+    must_fail(TokenOfEmptyRow, tests!(all_negative_infinity nan_row_among_good_rows random_rows));
+}
+
+#[test]
+fn memory() {
+    must_fail(PaddingWritten, tests!(strides_and_padding random_rows shrinking_batches));
+    must_fail(FirstElementBeforeTheRowsWritten, tests!(strides_and_padding random_rows));
+    must_fail(NanKeptInMask, tests!(one_nan random_rows));
+    must_fail(KeptRewritten, tests!(every_plan random_rows));
+    must_fail(NegativeZeroKept, tests!(every_plan random_rows shrinking_batches));
+    must_fail(OverflowForgotten, tests!(overflow_is_never_silent every_subset_of_outputs random_rows));
+    must_fail(OverflowWithoutCandidates, tests!(every_subset_of_outputs random_rows));
+    must_fail(KeptCutToCapacity, tests!(overflow_is_never_silent every_subset_of_outputs random_rows));
+    must_fail(TailOfCandidatesWritten, tests!(every_subset_of_outputs random_rows));
+    must_fail(LogprobOfCandidatesOneUlpOff, tests!(every_subset_of_outputs random_rows));
+    must_fail(ErrorAfterWriting, tests!(parameters_out_of_range invalid_parameters invalid_adjustments wrong_lengths));
+    must_fail(LengthsUnchecked, tests!(wrong_lengths));
+}
+
+#[test]
+fn status() {
+    must_fail(NanForgotten, tests!(one_nan nan_row_among_good_rows random_rows));
+    must_fail(NanOfDisallowedReported, tests!(random_rows));
+    must_fail(PosInfForgotten, tests!(positive_infinity random_rows));
+    must_fail(StatusLeaks, tests!(nan_row_among_good_rows batch_invariance workspace_keeps_nothing random_rows));
+}
+
+#[test]
+fn stages() {
+    must_fail(TruncateLosesOne, tests!(stage_truncate));
+    must_fail(TruncateGathersBelow, tests!(stage_truncate));
+    must_fail(TruncateUnsorted, tests!(stage_truncate));
+    must_fail(TruncateClaimsHit, tests!(stage_truncate));
+    must_fail(SearchTrustsMisses, tests!(stage_search));
+    must_fail(SearchQuota, tests!(stage_search));
+    must_fail(DedupHighest, tests!(stage_dedup));
+    must_fail(DedupIgnoresQuota, tests!(stage_dedup));
+    must_fail(ParamsUncheckedInDedup, tests!(invalid_parameters invalid_adjustments));
+    must_fail(EmitIgnoresBoundary, tests!(stage_emit));
+    must_fail(EmitRepeatsStatus, tests!(stage_emit));
+}
