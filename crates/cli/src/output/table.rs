@@ -1,0 +1,47 @@
+//! Tables for people.
+
+use std::io::{self, Write};
+
+use qrita::{Filtered, Sampled};
+
+use crate::job::Batch;
+
+/// How many kept tokens a row of the table shows.
+const SHOWN: usize = 5;
+
+/// What a tensor is, above its rows.
+pub(crate) fn heading(out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
+    let tensor = batch.tensor;
+    let (rows, dtype) = (batch.rows.len(), tensor.dtype().name());
+    writeln!(out, "{}: {rows} rows of {} logits, {dtype}", tensor.name(), tensor.vocab())
+}
+
+/// The names of the columns of [`filtered`].
+pub(crate) fn filtered_columns(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{:>8}  {:>8}  {:<8}  likeliest tokens: id probability", "row", "kept", "status")
+}
+
+/// How many tokens a row keeps, and the first of them.
+pub(crate) fn filtered(out: &mut dyn Write, row: usize, filtered: &Filtered) -> io::Result<()> {
+    write!(out, "{row:>8}  {:>8}  {:<8}", filtered.ids.len(), filtered.status.to_string())?;
+    for (id, logprob) in filtered.ids.iter().zip(&filtered.logprobs).take(SHOWN) {
+        write!(out, "  {id:>6} {:.4}", logprob.exp())?;
+    }
+    writeln!(out, "{}", if filtered.ids.len() > SHOWN { "  …" } else { "" })
+}
+
+/// The names of the columns of [`sampled`].
+pub(crate) fn sampled_columns(out: &mut dyn Write) -> io::Result<()> {
+    let (row, kept, status, token, rank) = ("row", "kept", "status", "token", "rank");
+    writeln!(out, "{row:>8}  {kept:>8}  {status:<8}  {token:>8}  {rank:>6}  {:>11}  {:>11}", "logprob", "raw logprob")
+}
+
+/// The token of a row.
+pub(crate) fn sampled(out: &mut dyn Write, row: usize, sampled: &Sampled) -> io::Result<()> {
+    let Sampled { status, kept, token, logprob, raw_logprob, rank } = sampled;
+    write!(out, "{row:>8}  {kept:>8}  {:<8}", status.to_string())?;
+    match token {
+        Some(token) => writeln!(out, "  {token:>8}  {rank:>6}  {logprob:>11.4}  {raw_logprob:>11.4}"),
+        None => writeln!(out, "  {:>8}  {:>6}  {:>11}  {:>11}", "-", "-", "-", "-"),
+    }
+}

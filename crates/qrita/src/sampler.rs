@@ -1,0 +1,249 @@
+//! The sampler: a backend, its workspace and a plan behind one type.
+
+use std::fmt;
+
+use qrita_core::{Backend, Error, Filtered, Input, Logits, Outputs, Params, Plan, Sampled, Truncated};
+
+use crate::kind::BackendKind;
+
+/// Filters and samples batches of logits. Built once: it keeps its backend, its threads and its scratch memory.
+///
+/// Its methods take `&mut self` because they share the scratch memory; give each thread that works on batches of its
+/// own a sampler of its own. The answer never depends on which one is used.
+pub struct Sampler {
+    engine: Box<dyn Engine>,
+    plan: Plan,
+}
+
+/// Why no [`Sampler`] could be built. A call's [`Error`] converts into it, so that a function that does both
+/// needs one type of error.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The backend asked for was not compiled in.
+    #[error("the {0} backend is not part of this build: enable the feature `{0}` of the crate qrita")]
+    NotBuilt(BackendKind),
+    /// The build has no backend at all.
+    #[error("this build has no backend: enable the feature `cpu` of the crate qrita")]
+    NoBackend,
+    /// The backend could not start, or refused a call; the backend's own error.
+    #[error(transparent)]
+    Backend(#[from] Error),
+}
+
+/// How a [`Sampler`] is built: see [`Sampler::builder`].
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    backend: BackendKind,
+    threads: usize,
+    plan: Plan,
+    #[cfg(feature = "cpu")]
+    tables: Option<qrita_delta_tables::DeltaTables>,
+}
+
+impl Builder {
+    /// Chooses the backend; the default is [`BackendKind::Auto`].
+    #[must_use]
+    pub fn backend(mut self, backend: BackendKind) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// Limits the CPU backend to this many threads: 0 (the default) is all cores, 1 the calling thread alone.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets the plan: the paper's ablation switches.
+    #[must_use]
+    pub fn plan(mut self, plan: Plan) -> Self {
+        self.plan = plan;
+        self
+    }
+
+    /// Truncates by these delta tables, for example by ones that were fitted to a model's own logits.
+    #[cfg(feature = "cpu")]
+    #[must_use]
+    pub fn tables(mut self, tables: qrita_delta_tables::DeltaTables) -> Self {
+        self.tables = Some(tables);
+        self
+    }
+
+    /// Builds the sampler.
+    ///
+    /// # Errors
+    /// The backend is not part of this build, or could not start.
+    pub fn build(self) -> Result<Sampler, BuildError> {
+        match self.backend {
+            BackendKind::Auto => self.cpu(BuildError::NoBackend),
+            BackendKind::Cpu => self.cpu(BuildError::NotBuilt(BackendKind::Cpu)),
+        }
+    }
+
+    #[cfg(feature = "cpu")]
+    fn cpu(self, _absent: BuildError) -> Result<Sampler, BuildError> {
+        let mut backend = qrita_cpu::CpuBackend::with_threads(self.threads)?;
+        if let Some(tables) = self.tables {
+            backend = backend.with_tables(tables);
+        }
+        Ok(Sampler::with_backend(backend).plan(self.plan))
+    }
+
+    #[cfg(not(feature = "cpu"))]
+    fn cpu(self, absent: BuildError) -> Result<Sampler, BuildError> {
+        Err(absent)
+    }
+}
+
+impl Sampler {
+    /// A sampler on a backend, with every other setting at its default.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn new(backend: BackendKind) -> Result<Sampler, BuildError> {
+        Sampler::builder().backend(backend).build()
+    }
+
+    /// The settings of a sampler to build.
+    ///
+    #[cfg_attr(feature = "cpu", doc = "```")]
+    #[cfg_attr(not(feature = "cpu"), doc = "```no_run")]
+    /// use qrita::{Plan, Sampler};
+    /// let sampler = Sampler::builder().threads(1).plan(Plan::paper()).build()?;
+    /// assert_eq!(sampler.backend_name(), "cpu");
+    /// # Ok::<(), qrita::BuildError>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A sampler on a backend of the caller's: one from another crate, or one that was set up by hand.
+    pub fn with_backend<B>(backend: B) -> Sampler
+    where
+        B: Backend + Send + 'static,
+        B::Workspace: Send,
+    {
+        let workspace = backend.workspace();
+        Sampler { engine: Box::new(Bound { backend, workspace }), plan: Plan::default() }
+    }
+
+    /// The same sampler with another plan.
+    #[must_use]
+    pub fn plan(mut self, plan: Plan) -> Sampler {
+        self.plan = plan;
+        self
+    }
+
+    /// Changes the plan of the calls to come.
+    pub fn set_plan(&mut self, plan: Plan) {
+        self.plan = plan;
+    }
+
+    /// The backend's name: `cpu`.
+    pub fn backend_name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    /// What the backend runs on, for people.
+    pub fn description(&self) -> String {
+        self.engine.description()
+    }
+
+    /// The kept tokens of every row, in the contract's order.
+    ///
+    /// # Errors
+    /// Parameters out of range, or a device's failure.
+    pub fn filter(&mut self, logits: &Logits<'_>, params: &Params<'_>) -> Result<Vec<Filtered>, Error> {
+        self.engine.filter(logits, params, &self.plan)
+    }
+
+    /// A token of every row.
+    ///
+    /// # Errors
+    /// Parameters out of range, or a device's failure.
+    pub fn sample(&mut self, logits: &Logits<'_>, params: &Params<'_>) -> Result<Vec<Sampled>, Error> {
+        self.engine.sample(logits, params, &self.plan)
+    }
+
+    /// Every output asked for, in memory of the caller's; masks the logits in place when `input` is [`Input::Mask`].
+    ///
+    /// # Errors
+    /// Parameters out of range, slices that do not fit the batch, or a device's failure. Nothing was written.
+    pub fn run(&mut self, input: Input<'_>, params: &Params<'_>, outputs: &mut Outputs<'_>) -> Result<(), Error> {
+        self.engine.run(input, params, &self.plan, outputs)
+    }
+
+    /// The first stage alone: what the plan's truncation gathers of every row, and whether that is enough. For studies
+    /// of the algorithm; the calls above do this themselves.
+    ///
+    /// # Errors
+    /// Parameters out of range, or a device's failure.
+    pub fn truncate(&mut self, logits: &Logits<'_>, params: &Params<'_>) -> Result<Vec<Truncated>, Error> {
+        self.engine.truncate(logits, params, &self.plan)
+    }
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").field("backend", &self.backend_name()).field("plan", &self.plan).finish()
+    }
+}
+
+/// A backend with its workspace, so that the sampler's type does not name the backend.
+trait Engine: Send {
+    fn name(&self) -> &'static str;
+    fn description(&self) -> String;
+    fn filter(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Filtered>, Error>;
+    fn sample(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Sampled>, Error>;
+    fn truncate(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Truncated>, Error>;
+    fn run(
+        &mut self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), Error>;
+}
+
+struct Bound<B: Backend> {
+    backend: B,
+    workspace: B::Workspace,
+}
+
+impl<B> Engine for Bound<B>
+where
+    B: Backend + Send,
+    B::Workspace: Send,
+{
+    fn name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    fn description(&self) -> String {
+        self.backend.description()
+    }
+
+    fn filter(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Filtered>, Error> {
+        self.backend.filter(logits, params, plan, &mut self.workspace)
+    }
+
+    fn sample(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Sampled>, Error> {
+        self.backend.sample(logits, params, plan, &mut self.workspace)
+    }
+
+    fn truncate(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Truncated>, Error> {
+        self.backend.truncate(logits, params, plan, &mut self.workspace)
+    }
+
+    fn run(
+        &mut self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), Error> {
+        self.backend.run(input, params, plan, outputs, &mut self.workspace)
+    }
+}

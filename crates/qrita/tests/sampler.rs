@@ -1,0 +1,93 @@
+//! The sampler: every way to build one, and the oracle's answers from each.
+#![cfg(feature = "cpu")]
+#![allow(missing_docs)]
+
+use qrita::{
+    Backend, BackendKind, BuildError, DeltaTables, Error, Input, Logits, LogitsMut, Outputs, Params, Plan, Sampler,
+    Truncation, UnknownBackend, available,
+};
+use qrita_testkit::oracle::OracleBackend;
+
+const VOCAB: usize = 1000;
+
+fn data() -> Vec<f32> {
+    // Bumps of several heights, with many ties.
+    (0..4 * VOCAB).map(|i| ((i * 7919) % 331) as f32 / 40.0 + ((i / 97) % 5) as f32).collect()
+}
+
+#[test]
+fn every_sampler_answers_as_the_oracle() {
+    let data = data();
+    let logits = Logits::new(&data, VOCAB).unwrap();
+    let params = Params::default().top_k(&[0, 1, 50, 7]).top_p(&[0.5, 1.0, 0.9, 0.0]).seed(&[1, 2, 3, 4]);
+    let plan = Plan::default();
+    let kept = OracleBackend.filter(&logits, &params, &plan, &mut OracleBackend.workspace()).unwrap();
+    let tokens = OracleBackend.sample(&logits, &params, &plan, &mut OracleBackend.workspace()).unwrap();
+    let samplers = [
+        Sampler::new(BackendKind::Auto).unwrap(),
+        Sampler::new(BackendKind::Cpu).unwrap(),
+        Sampler::builder().threads(1).build().unwrap(),
+        Sampler::builder().threads(3).plan(Plan::paper()).build().unwrap(),
+        Sampler::builder().tables(DeltaTables::normal()).build().unwrap(),
+        Sampler::with_backend(OracleBackend),
+    ];
+    for mut sampler in samplers {
+        assert_eq!(sampler.filter(&logits, &params).unwrap(), kept, "{sampler:?}");
+        assert_eq!(sampler.sample(&logits, &params).unwrap(), tokens, "{sampler:?}");
+        let mut masked = data.clone();
+        let mut counts = [0; 4];
+        let mut outputs = Outputs { kept: Some(&mut counts), ..Outputs::default() };
+        let input = Input::from(LogitsMut::new(&mut masked, VOCAB).unwrap());
+        sampler.run(input, &params, &mut outputs).unwrap();
+        for (row, kept) in kept.iter().enumerate() {
+            assert_eq!(counts[row] as usize, kept.ids.len());
+            for id in 0..VOCAB {
+                let expected = if kept.ids.contains(&(id as u32)) { data[row * VOCAB + id] } else { f32::NEG_INFINITY };
+                assert_eq!(masked[row * VOCAB + id], expected, "{sampler:?}, row {row}, id {id}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_plan_reaches_the_backend() {
+    let logits = data();
+    let logits = Logits::new(&logits, VOCAB).unwrap();
+    let params = Params::default().top_k(5);
+    let mut sampler = Sampler::new(BackendKind::Cpu).unwrap();
+    let hits = |sampler: &mut Sampler| {
+        let rows = sampler.truncate(&logits, &params).unwrap();
+        assert!(rows.iter().all(|row| row.gathered.len() >= 5 || !row.hit));
+        rows.iter().filter(|row| row.hit).count()
+    };
+    sampler.set_plan(Plan { truncation: Truncation::Adaptive, ..Plan::default() });
+    assert_eq!(hits(&mut sampler), 4);
+    sampler.set_plan(Plan { force_fallback: true, ..Plan::default() });
+    assert_eq!(hits(&mut sampler), 0);
+}
+
+#[test]
+fn refusals_are_typed() {
+    let logits = [0.0f32; 4];
+    let logits = Logits::new(&logits, 2).unwrap();
+    let mut sampler = Sampler::new(BackendKind::Auto).unwrap();
+    let error = sampler.filter(&logits, &Params::default().top_p(&[0.5, f32::NAN])).unwrap_err();
+    assert!(matches!(error, Error::Param { row: Some(1), param: "top_p", .. }), "{error}");
+    assert_eq!(BuildError::from(error.clone()), BuildError::Backend(error));
+    assert_eq!("hip".parse::<BackendKind>(), Err(UnknownBackend::NotBuilt("hip")));
+    assert_eq!("".parse::<BackendKind>(), Err(UnknownBackend::NoSuchName(String::new())));
+    for kind in [BackendKind::Auto, BackendKind::Cpu] {
+        assert_eq!(kind.to_string().parse(), Ok(kind));
+    }
+}
+
+#[test]
+fn availability_says_why_not() {
+    let all = available();
+    assert_eq!(
+        all.iter().map(|a| (a.backend, a.compiled)).collect::<Vec<_>>(),
+        [("cpu", true), ("cuda", false), ("hip", false)]
+    );
+    assert!(all[0].is_usable());
+    assert_eq!(all[1].device, Err("not part of this build".to_owned()));
+}
