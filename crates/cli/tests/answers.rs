@@ -73,10 +73,15 @@ fn tables_are_for_people() {
     assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>(), ["2", "0", "empty"]);
     let table = prints("sample", &file, "--temperature 0");
     let lines: Vec<_> = table.lines().collect();
-    assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["0", "1", "ok", "1", "0", "0.0000", "-0.6931"]);
+    let drawn = ["0", "1", "ok", "1", "0", "0.0000", "-0.6931", "1", "1.0000"];
+    assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), drawn);
     assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>(), ["2", "0", "empty", "-", "-", "-", "-"]);
-    // The readme's first command.
-    assert_eq!(prints("filter", &fixture(), "--top-k 50 --top-p 0.9").lines().count(), 3 * 2 + 5 + 4 + 8);
+    // The readme's first command: what a row keeps, its token, and the first five kept.
+    let table = prints("sample", &fixture(), "--top-k 50 --top-p 0.9 --seed 7");
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 3 * 2 + 5 + 4 + 8);
+    let fields: Vec<_> = lines[3].split_whitespace().collect();
+    assert_eq!((fields[1], fields[7], fields[8], fields.len()), ("19", "691", "0.3401", 7 + 2 * 5 + 1));
 }
 
 #[derive(Deserialize)]

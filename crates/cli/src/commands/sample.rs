@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use qrita::{Sampled, Sampler};
+use qrita::{Candidates, Logits, Outputs, Params, Sampled, Sampler};
 
 use crate::args::SampleArgs;
 use crate::commands::{only_batch, to_i32};
@@ -65,7 +65,16 @@ impl Sample<'_> {
         let mut sink = Sink::open(path)?;
         for batch in self.batches {
             sink.write(|out| table::heading(out, batch).and_then(|()| table::sampled_columns(out)))?;
-            self.rows(batch, |row, sampled| sink.write(|out| table::sampled(out, row, sampled)))?;
+            for chunk in batch.chunks() {
+                let rows = batch.tensor.read(chunk.clone());
+                let (logits, params) = (rows.logits()?, self.parameters.of(&chunk));
+                let sampled = self.sampler.sample(&logits, &params)?;
+                let likeliest = Likeliest::of(&mut self.sampler, &logits, &params)?;
+                self.progress.advance(chunk.len());
+                for (i, row) in chunk.enumerate() {
+                    sink.write(|out| table::sampled(out, row, &sampled[i], likeliest.row(i, sampled[i].kept)))?;
+                }
+            }
         }
         sink.finish()
     }
@@ -124,6 +133,31 @@ impl Sample<'_> {
             fields(sampled).iter().try_for_each(|value| writer.append(value))
         })?;
         writer.finish(&[batch.rows.len()])
+    }
+}
+
+/// The first kept tokens of every row, as many as a table shows.
+struct Likeliest {
+    ids: Vec<u32>,
+    logprobs: Vec<f32>,
+}
+
+impl Likeliest {
+    fn of(sampler: &mut Sampler, logits: &Logits<'_>, params: &Params<'_>) -> Result<Likeliest, Failure> {
+        let room = logits.rows() * table::SHOWN;
+        let (mut ids, mut values, mut logprobs) = (vec![0; room], vec![0.0; room], vec![0.0; room]);
+        let candidates =
+            Candidates { capacity: table::SHOWN, ids: &mut ids, logits: &mut values, logprobs: &mut logprobs };
+        let mut outputs = Outputs { candidates: Some(candidates), ..Outputs::default() };
+        sampler.run((*logits).into(), params, &mut outputs)?;
+        Ok(Likeliest { ids, logprobs })
+    }
+
+    /// The tokens and log-probabilities of the batch's row `row`, which keeps `kept` tokens.
+    fn row(&self, row: usize, kept: u32) -> (&[u32], &[f32]) {
+        let start = row * table::SHOWN;
+        let range = start..start + table::SHOWN.min(kept as usize);
+        (&self.ids[range.clone()], &self.logprobs[range])
     }
 }
 

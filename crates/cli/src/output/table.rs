@@ -7,7 +7,7 @@ use qrita::{Filtered, Sampled};
 use crate::job::Batch;
 
 /// How many kept tokens a row of the table shows.
-const SHOWN: usize = 5;
+pub(crate) const SHOWN: usize = 5;
 
 /// What a tensor is, above its rows.
 pub(crate) fn heading(out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
@@ -24,24 +24,37 @@ pub(crate) fn filtered_columns(out: &mut dyn Write) -> io::Result<()> {
 /// How many tokens a row keeps, and the first of them.
 pub(crate) fn filtered(out: &mut dyn Write, row: usize, filtered: &Filtered) -> io::Result<()> {
     write!(out, "{row:>8}  {:>8}  {:<8}", filtered.ids.len(), filtered.status.to_string())?;
-    for (id, logprob) in filtered.ids.iter().zip(&filtered.logprobs).take(SHOWN) {
+    let shown = filtered.ids.len().min(SHOWN);
+    likeliest(out, &filtered.ids[..shown], &filtered.logprobs[..shown], filtered.ids.len())
+}
+
+/// The first of `kept` tokens, and the line's end.
+fn likeliest(out: &mut dyn Write, ids: &[u32], logprobs: &[f32], kept: usize) -> io::Result<()> {
+    for (id, logprob) in ids.iter().zip(logprobs) {
         write!(out, "  {id:>6} {:.4}", logprob.exp())?;
     }
-    writeln!(out, "{}", if filtered.ids.len() > SHOWN { "  …" } else { "" })
+    writeln!(out, "{}", if kept > ids.len() { "  …" } else { "" })
 }
 
 /// The names of the columns of [`sampled`].
 pub(crate) fn sampled_columns(out: &mut dyn Write) -> io::Result<()> {
     let (row, kept, status, token, rank) = ("row", "kept", "status", "token", "rank");
-    writeln!(out, "{row:>8}  {kept:>8}  {status:<8}  {token:>8}  {rank:>6}  {:>11}  {:>11}", "logprob", "raw logprob")
+    write!(out, "{row:>8}  {kept:>8}  {status:<8}  {token:>8}  {rank:>6}  {:>9}  {:>11}", "logprob", "raw logprob")?;
+    writeln!(out, "  likeliest tokens: id probability")
 }
 
-/// The token of a row.
-pub(crate) fn sampled(out: &mut dyn Write, row: usize, sampled: &Sampled) -> io::Result<()> {
+/// The token of a row, and the first of the kept ones with their log-probabilities.
+pub(crate) fn sampled(
+    out: &mut dyn Write,
+    row: usize,
+    sampled: &Sampled,
+    (ids, logprobs): (&[u32], &[f32]),
+) -> io::Result<()> {
     let Sampled { status, kept, token, logprob, raw_logprob, rank } = sampled;
     write!(out, "{row:>8}  {kept:>8}  {:<8}", status.to_string())?;
     match token {
-        Some(token) => writeln!(out, "  {token:>8}  {rank:>6}  {logprob:>11.4}  {raw_logprob:>11.4}"),
-        None => writeln!(out, "  {:>8}  {:>6}  {:>11}  {:>11}", "-", "-", "-", "-"),
+        Some(token) => write!(out, "  {token:>8}  {rank:>6}  {logprob:>9.4}  {raw_logprob:>11.4}")?,
+        None => write!(out, "  {:>8}  {:>6}  {:>9}  {:>11}", "-", "-", "-", "-")?,
     }
+    likeliest(out, ids, logprobs, *kept as usize)
 }
