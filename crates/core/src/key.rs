@@ -5,8 +5,8 @@ use core::fmt;
 /// The bits of an f32 rearranged so that comparing them as integers compares the numbers.
 ///
 /// Positive numbers get the sign bit set, negative ones are inverted. −0 is canonical: it has the key of +0. NaN has the
-/// key of −∞. Searching on keys is exact: 32 bits can be halved 32 times or quartered 16 times, whatever the values are,
-/// with no tolerance and no iteration cap.
+/// key of −∞. Searching on keys is exact: an interval of 32-bit integers can be halved some 32 times or quartered
+/// some 16 times, whatever the values are, with no tolerance and no iteration cap.
 ///
 /// ```
 /// use qrita_core::Key;

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::error::Error;
 
-/// The largest vocabulary: 2^21, so that the sum of weights of a row stays below 2^63.
+/// The largest vocabulary: 2^21, so that the sum of weights of a row is at most 2^63.
 pub const MAX_VOCAB: usize = 1 << 21;
 
 /// The type of a stored logit. All widen to f32 exactly.

@@ -2,7 +2,8 @@
 //!
 //! With at least as many rows as threads, each thread takes whole rows, one after the other as they come
 //! ([`over_rows`]); with fewer, the rows are done one by one and every pass over a row is divided ([`Exec::pass`]).
-//! Results are integers, or prefixes of a total order, so the division cannot change a bit.
+//! What decides is made of integers and of prefixes of a total order, so the division cannot change a bit of the outputs;
+//! the one floating-point sum only bounds an integer.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,7 +10,7 @@ pub(crate) const BUCKETS: usize = 2048;
 
 /// Scratch memory for calls of a [`CpuBackend`](crate::CpuBackend), one slot a thread.
 ///
-/// A slot holds about 60 KiB and 8 bytes for each candidate that a call gathers or sorts. It grows to what the largest
+/// A slot holds about 48 KiB and 8 bytes for each candidate that a call gathers or sorts. It grows to what the largest
 /// call needed; no call after that allocates.
 #[derive(Debug, Default)]
 pub struct Workspace {

@@ -3,8 +3,9 @@
 //! [`generic`] has every loop; what differs between instruction sets is small: finding the lanes above a threshold, and
 //! the 64-bit lanes that the integer weight is made of ([`generic::Lanes`]). Each wrapper module compiles the same
 //! loops with its features enabled and fills in one [`Kernels`] table; [`Isa::best`] chooses among the tables once,
-//! when a backend is built. Integer results do not depend on the choice, and the floating-point operations are
-//! single IEEE ones, so neither do the bits.
+//! when a backend is built. Integer results do not depend on the choice, and the floating-point operations that decide are
+//! single IEEE ones, so neither do the bits; only the bounds that `estimate` gives do, and whatever they are, the cut that
+//! they certify is the same.
 //!
 //! On AArch64 the portable table is the NEON one: NEON is part of the baseline, so the compiler vectorises the portable
 //! loops with it.
