@@ -44,7 +44,7 @@ mod sealed {
     impl Sealed for half::bf16 {}
 }
 
-/// A stored logit: [`f32`], [`f16`] or [`bf16`].
+/// A stored logit: [`f32`], [`f16`](struct@f16) or [`bf16`].
 pub trait Logit: Copy + Send + Sync + sealed::Sealed + 'static {
     /// Its type.
     const DTYPE: Dtype;

@@ -1,0 +1,229 @@
+//! Compiles the kernel for real, without a GPU: for every architecture that Qrita names, to machine code, by NVRTC.
+//!
+//! ```text
+//! pip install --target DIR 'nvidia-cuda-nvrtc==13.0.*'
+//! LD_LIBRARY_PATH=DIR/nvidia/cu13/lib cargo run -p qrita-cuda --example nvrtc-check [-- --all]
+//! ```
+//!
+//! Prints a line for each group of specialisations with the most that a kernel of it needs, and fails when one does not
+//! compile, or when a kernel that runs the whole algorithm ([`Stage::Run`]) has local memory: a spill, or an array that is
+//! indexed at run time. Without `--all` the matrix is thinned to what differs in code: every plan on one architecture, the
+//! default plan and the paper's on all of them.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use qrita_core::{Dtype, Plan};
+use qrita_cuda::nvrtc;
+use qrita_kernels::{Specialization, Stage};
+
+/// Ampere (A100; RTX 30), Ada (RTX 40), Hopper (H100, H200), Blackwell (B200; RTX 50).
+const ARCHITECTURES: [u32; 6] = [80, 86, 89, 90, 100, 120];
+/// Where every plan is compiled.
+const EVERY_PLAN_ON: u32 = 90;
+const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
+const STAGES: [Stage; 4] = [Stage::Truncate, Stage::Search, Stage::Dedup, Stage::Emit];
+/// Threads of a block for wide rows and for narrow ones: the first leaves the fewest registers a thread.
+const THREADS: [u32; 2] = [1024, 256];
+
+/// Specialisations that a line reports together.
+struct Group {
+    name: String,
+    jobs: Vec<(Specialization, u32)>,
+}
+
+/// What the compiler reports of one kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Resources {
+    registers: u32,
+    shared: u32,
+    stack: u32,
+    spills: u32,
+}
+
+/// What came of one job.
+struct Outcome {
+    resources: Result<Resources, String>,
+    took: Duration,
+}
+
+fn main() -> ExitCode {
+    let all = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => false,
+        [flag] if flag == "--all" => true,
+        _ => {
+            eprintln!("usage: nvrtc-check [--all]");
+            return ExitCode::from(2);
+        }
+    };
+    match nvrtc::version() {
+        Ok((major, minor)) => println!("NVRTC {major}.{minor}"),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let start = Instant::now();
+    let groups = groups(all);
+    let jobs: Vec<(Specialization, u32)> = groups.iter().flat_map(|group| group.jobs.iter().copied()).collect();
+    let outcomes = compile_all(&jobs);
+    let mut rest = outcomes.as_slice();
+    let mut faults = Vec::new();
+    for group in &groups {
+        let (of_group, others) = rest.split_at(group.jobs.len());
+        rest = others;
+        println!("{}", report(group, of_group, &mut faults));
+    }
+    println!("{} kernels in {:.1} s", jobs.len(), start.elapsed().as_secs_f64());
+    for fault in &faults {
+        eprintln!("{fault}");
+    }
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is compiled.
+fn groups(all: bool) -> Vec<Group> {
+    let run = |dtype, plan| Specialization { dtype, plan, stage: Stage::Run, adjusted: false, threads: 1024, warp: 32 };
+    // Launch shapes apart, `autotune` changes no code.
+    let plans = || Plan::all().filter(|plan| plan.autotune);
+    let mut groups = Vec::new();
+    for architecture in ARCHITECTURES {
+        let group = |name: &str, jobs: Vec<Specialization>| Group {
+            name: format!("sm_{architecture} {name}"),
+            jobs: jobs.into_iter().map(|specialization| (specialization, architecture)).collect(),
+        };
+        if all {
+            for dtype in DTYPES {
+                let shapes =
+                    plans().flat_map(|plan| THREADS.map(|threads| Specialization { threads, ..run(dtype, plan) }));
+                let jobs = shapes.flat_map(|job| [false, true].map(|adjusted| Specialization { adjusted, ..job }));
+                groups.push(group(&format!("every plan, {}", dtype.name()), jobs.collect()));
+            }
+        } else {
+            for (name, plan) in [("default plan", Plan::default()), ("paper's plan", Plan::paper())] {
+                groups.push(group(name, DTYPES.map(|dtype| run(dtype, plan)).to_vec()));
+            }
+        }
+        if !all && architecture == EVERY_PLAN_ON {
+            let plain = |plan: &Plan| plan.duplicates && !plan.force_fallback;
+            groups.push(group(
+                "every truncation and search",
+                plans().filter(plain).map(|plan| run(Dtype::F32, plan)).collect(),
+            ));
+            let run = run(Dtype::F32, Plan::default());
+            let switches = vec![
+                Specialization { adjusted: true, ..run },
+                Specialization { threads: THREADS[1], ..run },
+                Specialization { plan: Plan { force_fallback: true, ..run.plan }, ..run },
+                Specialization { plan: Plan { duplicates: false, ..run.plan }, ..run },
+            ];
+            groups.push(group("adjusted, narrow, forced fallback, duplicates off", switches));
+        }
+        if all || architecture == EVERY_PLAN_ON {
+            let stages = STAGES.map(|stage| Specialization { stage, ..run(Dtype::F32, Plan::default()) });
+            groups.push(group("stages alone", stages.to_vec()));
+        }
+    }
+    groups
+}
+
+/// Compiles on all cores; the outcomes are in the order of the jobs.
+fn compile_all(jobs: &[(Specialization, u32)]) -> Vec<Outcome> {
+    let source = qrita_kernels::source();
+    let next = AtomicUsize::new(0);
+    let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((specialization, architecture)) = jobs.get(index) else { return };
+            let outcome = compile(&source, specialization, *architecture);
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcomes.sort_unstable_by_key(|(index, _)| *index);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn compile(source: &str, specialization: &Specialization, architecture: u32) -> Outcome {
+    let start = Instant::now();
+    let mut options = nvrtc::options(specialization, architecture);
+    options.push("--ptxas-options=-v".to_owned());
+    let compiled = nvrtc::compile(source, &options).map_err(|error| error.to_string());
+    let resources = compiled.and_then(|compiled| {
+        resources(&compiled.log).ok_or_else(|| format!("no resource report in the compiler's log:\n{}", compiled.log))
+    });
+    Outcome { resources, took: start.elapsed() }
+}
+
+/// Reads ptxas' report: `0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads` of the kernel and of each function
+/// that it calls, and `Used 64 registers, used 1 barriers, 47396 bytes smem` of the kernel.
+fn resources(log: &str) -> Option<Resources> {
+    let most = |mark: &str| {
+        let before = |line: &str| {
+            let (text, _) = line.split_once(mark)?;
+            text.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
+        };
+        log.lines().filter_map(before).max()
+    };
+    Some(Resources {
+        registers: most(" registers")?,
+        shared: most(" bytes smem").unwrap_or(0),
+        stack: most(" bytes stack frame")?,
+        spills: most(" bytes spill stores")?.max(most(" bytes spill loads")?),
+    })
+}
+
+/// A group's line; what is wrong with it goes to `faults`.
+fn report(group: &Group, outcomes: &[Outcome], faults: &mut Vec<String>) -> String {
+    let mut most = Resources::default();
+    let mut took = Duration::ZERO;
+    for ((specialization, _), outcome) in group.jobs.iter().zip(outcomes) {
+        took += outcome.took;
+        match &outcome.resources {
+            Ok(found) => {
+                if specialization.stage == Stage::Run && (found.stack > 0 || found.spills > 0) {
+                    let Resources { stack, spills, .. } = found;
+                    let name = &group.name;
+                    faults.push(format!("{name}: {stack} bytes of stack, {spills} of spills in {specialization:?}"));
+                }
+                most.registers = most.registers.max(found.registers);
+                most.shared = most.shared.max(found.shared);
+                most.stack = most.stack.max(found.stack);
+                most.spills = most.spills.max(found.spills);
+            }
+            Err(error) => faults.push(format!("{}: {specialization:?}\n{error}", group.name)),
+        }
+    }
+    let Resources { registers, shared, stack, spills } = most;
+    let kernels = group.jobs.len();
+    let mut line = format!("{:<60} {kernels:>4} kernels {:>6.1} s", group.name, took.as_secs_f64());
+    let _ = write!(line, "  {registers:>3} registers {shared:>6} B shared {stack:>5} B stack {spills:>5} B spilled");
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_is_read() {
+        let log = "ptxas info    : Function properties for qrita\n\
+                   ptxas         .     208 bytes stack frame, 276 bytes spill stores, 844 bytes spill loads\n\
+                   ptxas info    : Used 64 registers, used 1 barriers, 208 bytes cumulative stack size, 47396 bytes smem\n\
+                   ptxas info    : Function properties for called\n\
+                   ptxas         .     216 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n";
+        assert_eq!(resources(log), Some(Resources { registers: 64, shared: 47396, stack: 216, spills: 844 }));
+        assert_eq!(resources("warning: nothing"), None);
+    }
+}

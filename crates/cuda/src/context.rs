@@ -1,0 +1,181 @@
+//! A device and the kernels that were compiled for it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cudarc::driver::{CudaContext, CudaFunction, DriverError, sys};
+use cudarc::nvrtc::Ptx;
+use qrita_core::Error;
+use qrita_kernels::{ENTRY, Specialization};
+
+use crate::cache::Cache;
+use crate::{failed, nvrtc};
+
+/// A device, ready to compile and launch. Clones share the compiled kernels.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    context: Arc<CudaContext>,
+    name: String,
+    multiprocessors: u32,
+    capability: (u32, u32),
+    cache: Cache,
+    /// By specialisation, as its macros: two that differ in nothing compiled share a kernel.
+    kernels: Mutex<HashMap<Vec<(&'static str, u32)>, CudaFunction>>,
+}
+
+impl Context {
+    /// The device's primary context, shared with all else that uses the device in this process. Devices count from 0.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the driver, NVRTC or the device is missing: the message says which.
+    pub fn new(ordinal: usize) -> Result<Context, Error> {
+        probe_driver()?;
+        let context = CudaContext::new(ordinal).map_err(driver(&format!("cannot use device {ordinal}")))?;
+        Context::on(context)
+    }
+
+    /// On a context of cudarc's that the caller has.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when NVRTC is missing, or the device does not answer.
+    pub fn on(context: Arc<CudaContext>) -> Result<Context, Error> {
+        nvrtc::probe()?;
+        let fact = |attribute| {
+            let value = context.attribute(attribute).map_err(driver("cannot ask the device what it has"))?;
+            Ok(u32::try_from(value).unwrap_or_default())
+        };
+        let inner = Inner {
+            name: context.name().map_err(driver("cannot ask the device its name"))?,
+            multiprocessors: fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            capability: (
+                fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            context,
+            cache: Cache::from_env(),
+            kernels: Mutex::default(),
+        };
+        Ok(Context { inner: Arc::new(inner) })
+    }
+
+    /// The same device with another cache on disk, and no kernel compiled yet.
+    #[must_use]
+    pub fn with_cache(&self, cache: Cache) -> Context {
+        let Inner { context, name, multiprocessors, capability, .. } = &*self.inner;
+        let inner = Inner {
+            context: context.clone(),
+            name: name.clone(),
+            multiprocessors: *multiprocessors,
+            capability: *capability,
+            cache,
+            kernels: Mutex::default(),
+        };
+        Context { inner: Arc::new(inner) }
+    }
+
+    /// cudarc's context: the one to make streams and memory on.
+    pub fn cuda(&self) -> &Arc<CudaContext> {
+        &self.inner.context
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// How many multiprocessors it has.
+    pub fn multiprocessors(&self) -> u32 {
+        self.inner.multiprocessors
+    }
+
+    /// Its compute capability, major and minor.
+    pub fn capability(&self) -> (u32, u32) {
+        self.inner.capability
+    }
+
+    /// The cache of compiled kernels.
+    pub fn cache(&self) -> &Cache {
+        &self.inner.cache
+    }
+
+    /// The kernel of a specialisation: compiled once, and loaded.
+    pub(crate) fn kernel(&self, specialization: &Specialization) -> Result<CudaFunction, Error> {
+        let defines = specialization.defines();
+        let kernels = || self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = kernels().get(&defines) {
+            return Ok(kernel.clone());
+        }
+        // Compiled without the lock, so that threads that want different kernels do not wait for each other. Of two that
+        // want the same, the last one's stays.
+        let cubin = self.machine_code(specialization)?;
+        let module = self.cuda().load_module(Ptx::from_binary(cubin)).map_err(driver("cannot load the kernel"))?;
+        let kernel = module.load_function(ENTRY).map_err(driver("the compiled kernel has no entry"))?;
+        kernels().insert(defines, kernel.clone());
+        Ok(kernel)
+    }
+
+    fn machine_code(&self, specialization: &Specialization) -> Result<Vec<u8>, Error> {
+        let (major, minor) = self.capability();
+        let options = nvrtc::options(specialization, 10 * major + minor);
+        let (nvrtc_major, nvrtc_minor) = nvrtc::version()?;
+        let source = qrita_kernels::source();
+        let key = format!("nvrtc {nvrtc_major}.{nvrtc_minor}\n{}\n{source}", options.join("\n"));
+        self.cache().get_or_compile(key.as_bytes(), || Ok(nvrtc::compile(&source, &options)?.cubin))
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("name", &self.name())
+            .field("multiprocessors", &self.multiprocessors())
+            .field("capability", &self.capability())
+            .field("cache", self.cache())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Says what is missing where the driver cannot be loaded. cudarc panics there, so that this comes before any call of it.
+fn probe_driver() -> Result<(), Error> {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    // SAFETY: loads a shared library and runs its initialisers; the driver's do nothing that others could see.
+    let present = *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() });
+    if present { Ok(()) } else { Err(failed("the driver (libcuda.so) is not found: install NVIDIA's driver")) }
+}
+
+/// An error of the driver's as one that callers match on, with what was tried.
+pub(crate) fn driver(what: &str) -> impl Fn(DriverError) -> Error {
+    move |error| {
+        let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
+        failed(format!("{what}: {}", text.unwrap_or_else(|_| format!("{:?}", error.0))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        match Context::new(0) {
+            // On a machine with a device, the next one that it does not have.
+            Ok(_) => {
+                let Err(Error::Device { backend: "cuda", message }) = Context::new(4096) else {
+                    panic!("there is no device 4096");
+                };
+                assert!(message.contains("4096"), "{message}");
+            }
+            Err(Error::Device { backend: "cuda", message }) => {
+                let named = ["libcuda", "libnvrtc", "device 0"].iter().any(|what| message.contains(what));
+                assert!(named, "{message}");
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+        assert_eq!(Context::new(0).is_ok(), crate::backend(0).is_ok());
+    }
+}

@@ -1,0 +1,24 @@
+//! Launch shapes, apart from the code that launches.
+
+/// Threads of a block for wide rows: the most there are, since one block has the whole row to stream.
+pub(crate) const WIDE_THREADS: u32 = 512;
+
+/// Threads of a block for narrow rows, where barriers cost more than the streaming.
+pub(crate) const NARROW_THREADS: u32 = 256;
+
+/// From here on a row is wide: 16 logits a thread of a wide block.
+const WIDE_VOCAB: usize = 1 << 14;
+
+/// Blocks of a launch for each multiprocessor: two of 1024 threads fill it, and while one waits at a barrier the other
+/// streams.
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
+
+/// Threads of a block for rows of `vocab` logits.
+pub(crate) fn threads(vocab: usize, autotune: bool) -> u32 {
+    if autotune && vocab < WIDE_VOCAB { NARROW_THREADS } else { WIDE_THREADS }
+}
+
+/// The most blocks that a launch should have.
+pub(crate) fn blocks(multiprocessors: u32) -> u32 {
+    multiprocessors.saturating_mul(BLOCKS_PER_MULTIPROCESSOR).max(1)
+}

@@ -1,0 +1,353 @@
+//! The zero-copy way in: device memory and a stream of the caller's.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUstream;
+use cudarc::driver::{CudaFunction, result};
+use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse};
+use qrita_delta_tables::DeltaTables;
+use qrita_kernels::{Call, RowArgs, Specialization, Stage, row_args, scratch_bytes, search_index, truncation_index};
+
+use crate::context::{Context, driver};
+use crate::{NAME, policy};
+
+/// Filters and samples logits that lie in device memory.
+///
+/// It is made for one dtype and one [`Plan`], and compiles for them. [`launch`](CudaSampler::launch) takes addresses and
+/// any stream; [`run`](CudaSampler::run) takes views and streams of cudarc's. Neither allocates, synchronises or compiles,
+/// and a stream that captures a CUDA graph captures the launch. Where the parameters of all rows are the same they travel
+/// in the launch itself, and a graph keeps those of its capture; to change them between replays, keep them in device memory
+/// ([`LaunchParams::per_row`]).
+///
+/// ```no_run
+/// use qrita_core::{Dtype, Params, Plan};
+/// use qrita_cuda::{Context, CudaSampler, DeviceBatch, DeviceOutputs, DeviceWorkspace, LaunchParams};
+///
+/// # struct Engine { logits: u64, token: u64, workspace: u64, stream: cudarc::driver::sys::CUstream }
+/// # fn engine_with_workspace_of(_bytes: usize) -> Engine { unimplemented!() }
+/// let context = Context::new(0)?;
+/// let sampler = CudaSampler::new(&context, Dtype::Bf16, Plan::default(), false)?;
+/// let (rows, vocab) = (32, 128_256);
+/// let bytes = sampler.workspace_bytes(rows, vocab);
+/// let Engine { logits, token, workspace, stream } = engine_with_workspace_of(bytes);
+///
+/// let args = sampler.row_args(&Params::default().top_k(50).top_p(0.9).seed(7), 0, vocab)?;
+/// let batch = DeviceBatch { logits, rows, vocab, stride: vocab };
+/// let outputs = DeviceOutputs { token, ..DeviceOutputs::default() };
+/// let workspace = DeviceWorkspace { address: workspace, bytes };
+/// // SAFETY: the engine's memory has the batch's shape and a token for each row.
+/// unsafe { sampler.launch(stream, &batch, &LaunchParams::all(args), &outputs, workspace) }?;
+/// # Ok::<(), qrita_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CudaSampler {
+    context: Context,
+    dtype: Dtype,
+    plan: Plan,
+    adjusted: bool,
+    tables: Arc<DeltaTables>,
+    narrow: CudaFunction,
+    wide: CudaFunction,
+}
+
+/// Rows of logits in device memory: of the sampler's dtype, aligned as one logit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceBatch {
+    /// The first logit's address.
+    pub logits: u64,
+    /// Rows: B.
+    pub rows: usize,
+    /// Logits in a row: V.
+    pub vocab: usize,
+    /// Elements from one row's first logit to the next row's.
+    pub stride: usize,
+}
+
+/// The parameters of a launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LaunchParams {
+    pub(crate) args: RowArgs,
+    pub(crate) row_args: u64,
+    /// Bitmask, bias and penalties; for samplers that were made for them.
+    pub adjustments: DeviceAdjustments,
+}
+
+impl LaunchParams {
+    /// The same for all rows, by value.
+    pub fn all(args: RowArgs) -> LaunchParams {
+        LaunchParams { args, row_args: 0, adjustments: DeviceAdjustments::default() }
+    }
+
+    /// One [`RowArgs`] a row, at this address of device memory, aligned to 8 bytes.
+    pub fn per_row(address: u64) -> LaunchParams {
+        LaunchParams { args: RowArgs::default(), row_args: address, adjustments: DeviceAdjustments::default() }
+    }
+
+    /// The same with adjustments.
+    #[must_use]
+    pub fn adjustments(mut self, adjustments: DeviceAdjustments) -> LaunchParams {
+        self.adjustments = adjustments;
+        self
+    }
+}
+
+/// [`Adjustments`] in device memory. Addresses of 0 are "none".
+///
+/// The penalties' factors are in [`RowArgs`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceAdjustments {
+    /// Ids from here on are padding of the vocabulary, and disallowed.
+    pub valid_vocab: Option<usize>,
+    /// Words of the allowed-token bitmask.
+    pub bitmask: u64,
+    /// How many ids a row's bits cover.
+    pub bitmask_ids: usize,
+    /// Words from one row's first to the next row's; 0 = one mask for all rows.
+    pub bitmask_stride: usize,
+    /// Logit bias, with `f32` values.
+    pub bias: DeviceSparse,
+    /// Tokens seen before, with `u32` counts.
+    pub penalties: DeviceSparse,
+}
+
+/// [`Sparse`] in device memory: `u64` offsets, `u32` ids, values of 4 bytes. All addresses of 0 are "none".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct DeviceSparse {
+    pub offsets: u64,
+    pub ids: u64,
+    pub values: u64,
+}
+
+/// The outputs of a launch, as [`Outputs`](qrita_core::Outputs) in device memory: one element a row at each address. What
+/// is 0 is not asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct DeviceOutputs {
+    /// Whether logits that are not kept become −∞, in place.
+    pub mask: bool,
+    /// `u32`: the bits of a [`Status`](qrita_core::Status).
+    pub status: u64,
+    /// `u32`.
+    pub kept: u64,
+    pub candidates: Option<DeviceCandidates>,
+    /// `u32`.
+    pub token: u64,
+    /// `f32`.
+    pub logprob: u64,
+    /// `f32`.
+    pub raw_logprob: u64,
+    /// `u32`.
+    pub rank: u64,
+}
+
+/// Room for candidates in device memory: `capacity` elements a row at each address, none of which is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct DeviceCandidates {
+    pub capacity: u32,
+    /// `u32`.
+    pub ids: u64,
+    /// `f32`.
+    pub logits: u64,
+    /// `f32`.
+    pub logprobs: u64,
+}
+
+/// Memory that launches work in: not initialised, aligned to 8 bytes, of one launch at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct DeviceWorkspace {
+    pub address: u64,
+    /// At least [`CudaSampler::workspace_bytes`].
+    pub bytes: usize,
+}
+
+impl CudaSampler {
+    /// A sampler of these logits under this plan: compiles, or loads from the cache. `adjusted` for one that takes
+    /// [`DeviceAdjustments`]; the other is faster.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the kernels cannot be compiled or loaded.
+    pub fn new(context: &Context, dtype: Dtype, plan: Plan, adjusted: bool) -> Result<CudaSampler, Error> {
+        let kernel = |vocab| {
+            let threads = policy::threads(vocab, plan.autotune);
+            context.kernel(&Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 })
+        };
+        let (narrow, wide) = (kernel(1)?, kernel(usize::MAX)?);
+        Ok(CudaSampler { context: context.clone(), dtype, plan, adjusted, tables: Arc::default(), narrow, wide })
+    }
+
+    /// The same sampler with δ tables fitted to a model, for the plans that use them.
+    #[must_use]
+    pub fn with_tables(mut self, tables: DeltaTables) -> CudaSampler {
+        self.tables = Arc::new(tables);
+        self
+    }
+
+    /// The type of its logits.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Its plan.
+    pub fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// The workspace that a launch of this shape needs, in bytes. It does not fall with `rows` or `vocab`, so that one
+    /// for the largest batch serves all.
+    pub fn workspace_bytes(&self, rows: usize, vocab: usize) -> usize {
+        let blocks = rows.min(policy::blocks(self.context.multiprocessors()) as usize);
+        blocks.saturating_mul(scratch_bytes(vocab, &self.plan))
+    }
+
+    /// What a launch takes for one row, from parameters that are validated here. Bitmask, bias and counts among the
+    /// adjustments are not looked at: they go by [`DeviceAdjustments`]. Panics if a list of parameters has no such row.
+    ///
+    /// # Errors
+    /// The first of the row's parameters that is out of range.
+    pub fn row_args(&self, params: &Params<'_>, row: usize, vocab: usize) -> Result<RowArgs, Error> {
+        let values = params.row(row);
+        let nothing_seen = Sparse { offsets: &[0], ids: &[], values: &[] };
+        let penalties = params.adjustments.penalties.map(|penalties| Penalties {
+            repetition: penalties.repetition.get(row).into(),
+            frequency: penalties.frequency.get(row).into(),
+            presence: penalties.presence.get(row).into(),
+            counts: nothing_seen,
+        });
+        let of_row = Params {
+            temperature: values.temperature.into(),
+            top_k: values.top_k.into(),
+            top_p: values.top_p.into(),
+            min_p: values.min_p.into(),
+            seed: values.seed.into(),
+            position: values.position.into(),
+            stream: values.stream.into(),
+            adjustments: Adjustments { penalties, ..Adjustments::default() },
+            ..*params
+        };
+        of_row.validate(&Logits::strided::<f32>(&[], 0, vocab, vocab)?).map_err(|error| match error {
+            Error::Param { param, value, expected, .. } => Error::Param { row: Some(row), param, value, expected },
+            other => other,
+        })?;
+        Ok(row_args(&of_row, 0, vocab, &self.tables, &self.plan))
+    }
+
+    /// Launches on a stream of the device, and returns before it is done. A batch of no rows is a no-op.
+    ///
+    /// # Errors
+    /// A shape outside the contract, a workspace that is too small, adjustments that the sampler was not made for, or a
+    /// failure of the device's; in all of them nothing is launched.
+    ///
+    /// # Safety
+    /// Until the launch is done: every address is one of this device's memory with as many elements as its
+    /// documentation says, the outputs, the workspace and (to be masked) the logits are nobody else's, and the stream
+    /// lives. [`RowArgs`] in device memory are made by [`row_args`](CudaSampler::row_args) for this `vocab`, and
+    /// adjustments are as [`Adjustments`] asks.
+    pub unsafe fn launch(
+        &self,
+        stream: CUstream,
+        batch: &DeviceBatch,
+        params: &LaunchParams,
+        outputs: &DeviceOutputs,
+        workspace: DeviceWorkspace,
+    ) -> Result<(), Error> {
+        let &DeviceBatch { logits, rows, vocab, stride } = batch;
+        // Whether memory has the batch is the caller's to know.
+        Shape { rows, vocab, stride }.validate(usize::MAX)?;
+        let expected = "below 2^32";
+        let batch_rows = u32::try_from(rows).map_err(|_| Error::Shape { what: "rows", value: rows, expected })?;
+        if rows == 0 {
+            return Ok(());
+        }
+        is_aligned("logits' address", logits, self.dtype.size())?;
+        is_aligned("parameters' address", params.row_args, 8)?;
+        is_aligned("workspace's address", workspace.address, 8)?;
+        let needed = self.workspace_bytes(rows, vocab);
+        if workspace.bytes < needed {
+            return Err(Error::Length { what: "workspace", found: workspace.bytes, expected: needed });
+        }
+        let adjustments = &params.adjustments;
+        if !self.adjusted && *adjustments != DeviceAdjustments::default() {
+            let what = "adjustments in a sampler that was made without them".to_owned();
+            return Err(Error::Unsupported { backend: NAME, what });
+        }
+        let valid_vocab = adjustments.valid_vocab.unwrap_or(vocab);
+        if valid_vocab > vocab {
+            return Err(Error::Shape { what: "valid_vocab", value: valid_vocab, expected: "at most the vocab" });
+        }
+        let candidates = outputs.candidates;
+        let call = Call {
+            logits,
+            stride: stride as u64,
+            rows: batch_rows,
+            // At most 2^21, as all that is cast below.
+            vocab: vocab as u32,
+            args: params.args,
+            row_args: params.row_args,
+            bitmask: adjustments.bitmask,
+            bitmask_stride: adjustments.bitmask_stride as u64,
+            bias_offsets: adjustments.bias.offsets,
+            bias_ids: adjustments.bias.ids,
+            bias_values: adjustments.bias.values,
+            penalty_offsets: adjustments.penalties.offsets,
+            penalty_ids: adjustments.penalties.ids,
+            penalty_counts: adjustments.penalties.values,
+            bitmask_ids: adjustments.bitmask_ids.min(vocab) as u32,
+            valid_vocab: valid_vocab as u32,
+            mask: u32::from(outputs.mask),
+            capacity: candidates.map_or(0, |candidates| candidates.capacity),
+            candidate_ids: candidates.map_or(0, |candidates| candidates.ids),
+            candidate_logits: candidates.map_or(0, |candidates| candidates.logits),
+            candidate_logprobs: candidates.map_or(0, |candidates| candidates.logprobs),
+            status: outputs.status,
+            kept: outputs.kept,
+            token: outputs.token,
+            logprob: outputs.logprob,
+            raw_logprob: outputs.raw_logprob,
+            rank: outputs.rank,
+            scratch: workspace.address,
+            scratch_stride: scratch_bytes(vocab, &self.plan) as u64,
+            truncation: truncation_index(self.plan.truncation),
+            search: search_index(self.plan.search),
+            force_fallback: u32::from(self.plan.force_fallback),
+            duplicates: u32::from(self.plan.duplicates),
+            ..Call::default()
+        };
+        let threads = policy::threads(vocab, self.plan.autotune);
+        let kernel = if threads == policy::WIDE_THREADS { &self.wide } else { &self.narrow };
+        let blocks = batch_rows.min(policy::blocks(self.context.multiprocessors()));
+        self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
+        // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks.
+        unsafe { launch_kernel(kernel, stream, blocks, threads, &call) }
+    }
+}
+
+/// Refuses an address that no element can lie at.
+fn is_aligned(what: &'static str, address: u64, size: usize) -> Result<(), Error> {
+    if address.is_multiple_of(size as u64) {
+        return Ok(());
+    }
+    Err(Error::Shape { what, value: address as usize, expected: "a multiple of an element's size" })
+}
+
+/// Launches a kernel of this crate on a stream of the context that is bound to the thread.
+///
+/// # Safety
+/// The call describes memory of the device, as the kernel reads and writes it, and the stream lives.
+pub(crate) unsafe fn launch_kernel(
+    kernel: &CudaFunction,
+    stream: CUstream,
+    blocks: u32,
+    threads: u32,
+    call: &Call,
+) -> Result<(), Error> {
+    // The launch copies the argument and writes to none, though the interface asks for a mutable pointer.
+    let mut argument = *call;
+    let mut arguments = [(&raw mut argument).cast::<c_void>()];
+    // SAFETY: the kernel takes one argument, a `Call`, which lives through the call; the rest is the caller's promise.
+    unsafe { result::launch_kernel(kernel.cu_function(), (blocks, 1, 1), (threads, 1, 1), 0, stream, &mut arguments) }
+        .map_err(driver("cannot launch the kernel"))
+}

@@ -1,0 +1,54 @@
+//! What a backend that runs the kernel supplies: memory, and launches.
+
+use qrita_core::Error;
+
+use crate::call::Call;
+use crate::source::Specialization;
+
+/// A device, as [`HostBackend`](crate::HostBackend) uses it: for callers whose logits lie in host memory.
+pub trait Device {
+    /// Memory of the device, freed when dropped.
+    type Memory;
+
+    /// The backend's name: `cuda`, `hip`, `simt`.
+    fn name(&self) -> &'static str;
+
+    /// What it is, for people.
+    fn description(&self) -> String;
+
+    /// Lanes of a warp: 32 or 64.
+    fn warp(&self) -> u32;
+
+    /// Threads of a block that suit rows of `vocab` logits: a multiple of the warp, at most 1024.
+    fn threads(&self, vocab: usize, autotune: bool) -> u32;
+
+    /// The most blocks that a launch should have; each block takes rows until none is left.
+    fn blocks(&self) -> u32;
+
+    /// Memory with these bytes in it; at least one byte.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when memory is short or the device fails; so in every method.
+    fn upload(&self, bytes: &[u8]) -> Result<Self::Memory, Error>;
+
+    /// Memory of this many bytes, not initialised; at least one byte.
+    ///
+    /// # Errors
+    /// See [`upload`](Device::upload).
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, Error>;
+
+    /// Reads `bytes.len()` bytes from the start of a memory, after all launches before.
+    ///
+    /// # Errors
+    /// See [`upload`](Device::upload).
+    fn download(&self, memory: &Self::Memory, bytes: &mut [u8]) -> Result<(), Error>;
+
+    /// The address that a [`Call`] holds.
+    fn address(&self, memory: &Self::Memory) -> u64;
+
+    /// Launches the kernel with this many blocks.
+    ///
+    /// # Errors
+    /// See [`upload`](Device::upload).
+    fn launch(&self, specialization: &Specialization, blocks: u32, call: &Call) -> Result<(), Error>;
+}

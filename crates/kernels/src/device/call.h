@@ -1,0 +1,65 @@
+// The argument of every kernel: `call.rs` declares the same.
+
+#define DELTA_SIGMAS 32
+
+struct RowArgs {
+    u64 seed;
+    u64 position;
+    u32 stream;
+    float temperature;
+    u32 top_k;
+    float top_p;
+    u32 farthest;
+    u32 flags;
+    float repetition;
+    float frequency;
+    float presence;
+    float delta[DELTA_SIGMAS];
+    u32 wanted;
+};
+
+struct StageRow {
+    u32 status, max, covered_above, gathered, hit;
+    u32 key, above, tied, quota, id, kept, unused;
+};
+
+struct Call {
+    void *logits;
+    u64 stride;
+    u32 rows, vocab;
+    RowArgs args;
+    const RowArgs *row_args;
+
+    const u32 *bitmask;
+    u64 bitmask_stride;
+    const u64 *bias_offsets;
+    const u32 *bias_ids;
+    const float *bias_values;
+    const u64 *penalty_offsets;
+    const u32 *penalty_ids;
+    const u32 *penalty_counts;
+    u32 bitmask_ids, valid_vocab;
+
+    u32 mask, capacity;
+    u32 *candidate_ids;
+    float *candidate_logits;
+    float *candidate_logprobs;
+    u32 *status;
+    u32 *kept;
+    u32 *token;
+    float *logprob;
+    float *raw_logprob;
+    u32 *rank;
+
+    StageRow *stage_rows;
+    u64 *gathered;
+    u64 gathered_stride;
+
+    u64 *scratch;
+    u64 scratch_stride;
+
+    u32 truncation, search, force_fallback, duplicates;
+};
+
+#define KEEP_ALL 1u
+#define JOINT 2u

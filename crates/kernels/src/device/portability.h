@@ -1,0 +1,100 @@
+// What differs between CUDA, HIP and the SIMT shim. No other file names a vendor.
+//
+// WARP is the number of lanes that run together: 32 on NVIDIA, 64 on AMD, either in the shim. Shuffles and ballots are
+// called by all lanes of a warp. A ballot has a bit a lane, in 64 bits.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+typedef unsigned char u8;
+typedef int i32;
+
+#if defined(QRITA_SIMT)
+
+// The shim supplies these: one fibre a thread, switched at every collective.
+extern "C" {
+u32 simt_thread();
+u32 simt_threads();
+u32 simt_block();
+u32 simt_blocks();
+void simt_sync();
+u64 simt_ballot(bool predicate);
+u64 simt_shuffle(u64 value, u32 lane);
+}
+#define DEVICE static inline
+#define DEVICE_CALL static
+#define KERNEL extern "C" void
+#define LAUNCH_BOUNDS(threads)
+#define ARGUMENT(type) const type
+// A block runs on one thread of the host from its start to its end.
+#define SHARED static thread_local
+#define CONSTANT static const
+DEVICE u32 thread_index() { return simt_thread(); }
+DEVICE u32 thread_count() { return simt_threads(); }
+DEVICE u32 block_index() { return simt_block(); }
+DEVICE u32 block_count() { return simt_blocks(); }
+DEVICE void block_sync() { simt_sync(); }
+DEVICE u64 warp_ballot(bool predicate) { return simt_ballot(predicate); }
+DEVICE u64 warp_shuffle(u64 value, u32 lane) { return simt_shuffle(value, lane); }
+DEVICE u32 atomic_add(u32 *at, u32 value) { u32 old = *at; *at = old + value; return old; }
+DEVICE u64 atomic_add(u64 *at, u64 value) { u64 old = *at; *at = old + value; return old; }
+DEVICE void atomic_max(u32 *at, u32 value) { if (value > *at) *at = value; }
+DEVICE void atomic_min(u32 *at, u32 value) { if (value < *at) *at = value; }
+DEVICE void atomic_or(u32 *at, u32 value) { *at |= value; }
+DEVICE u64 multiply_high(u64 a, u64 b) { return (u64)(((unsigned __int128)a * b) >> 64); }
+DEVICE u32 leading_zeros(u64 value) { return (u32)__builtin_clzll(value); }
+DEVICE u32 count_ones(u64 value) { return (u32)__builtin_popcountll(value); }
+DEVICE u32 trailing_zeros(u64 value) { return (u32)__builtin_ctzll(value); }
+DEVICE float add_rn(float a, float b) { return a + b; }
+DEVICE float sub_rn(float a, float b) { return a - b; }
+DEVICE float mul_rn(float a, float b) { return a * b; }
+DEVICE float div_rn(float a, float b) { return a / b; }
+DEVICE float sqrt_hint(float a) { return __builtin_sqrtf(a); }
+DEVICE u32 float_bits(float value) { u32 bits; __builtin_memcpy(&bits, &value, 4); return bits; }
+DEVICE float bits_float(u32 bits) { float value; __builtin_memcpy(&value, &bits, 4); return value; }
+
+#else
+
+#define DEVICE static __device__ __forceinline__
+// For what many places call: inlined everywhere it would be most of the kernel.
+#define DEVICE_CALL static __device__ __noinline__
+#define KERNEL extern "C" __global__ void
+#define SHARED __shared__
+#define CONSTANT static __device__ const
+DEVICE u32 thread_index() { return threadIdx.x; }
+DEVICE u32 thread_count() { return blockDim.x; }
+DEVICE u32 block_index() { return blockIdx.x; }
+DEVICE u32 block_count() { return gridDim.x; }
+DEVICE void block_sync() { __syncthreads(); }
+DEVICE u32 atomic_add(u32 *at, u32 value) { return atomicAdd(at, value); }
+DEVICE u64 atomic_add(u64 *at, u64 value) { return atomicAdd(at, value); }
+DEVICE void atomic_max(u32 *at, u32 value) { atomicMax(at, value); }
+DEVICE void atomic_min(u32 *at, u32 value) { atomicMin(at, value); }
+DEVICE void atomic_or(u32 *at, u32 value) { atomicOr(at, value); }
+DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
+DEVICE u32 leading_zeros(u64 value) { return (u32)__clzll((long long)value); }
+DEVICE u32 count_ones(u64 value) { return (u32)__popcll(value); }
+DEVICE u32 trailing_zeros(u64 value) { return (u32)__ffsll((long long)value) - 1; }
+// The compiler contracts none of these into a multiply-add.
+DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }
+DEVICE float sub_rn(float a, float b) { return __fsub_rn(a, b); }
+DEVICE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
+DEVICE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
+DEVICE float sqrt_hint(float a) { return sqrtf(a); }
+DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
+DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
+
+#if defined(__HIP__)
+#define LAUNCH_BOUNDS(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#define ARGUMENT(type) const type
+DEVICE u64 warp_ballot(bool predicate) { return __ballot(predicate); }
+DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl(value, lane, WARP); }
+#else
+#define LAUNCH_BOUNDS(threads) __launch_bounds__(threads)
+// Read where it lies: a copy would be in local memory.
+#define ARGUMENT(type) const __grid_constant__ type
+DEVICE u64 warp_ballot(bool predicate) { return __ballot_sync(0xFFFFFFFFu, predicate); }
+DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl_sync(0xFFFFFFFFu, value, lane); }
+#endif
+
+#endif

@@ -1,0 +1,207 @@
+// Stage 4, emit: the outputs asked for, from a boundary.
+
+#define STATUS_NAN 1u
+#define STATUS_POS_INF 2u
+#define STATUS_EMPTY 4u
+#define STATUS_OVERFLOW 8u
+#define NO_TOKEN 0xFFFFFFFFu
+
+DEVICE u32 status_of(const Row &row) {
+    u32 status = row.nan ? STATUS_NAN : 0;
+    if (is_empty(row)) return status | STATUS_EMPTY;
+    return candidate_key(row.first) == KEY_INFINITY ? status | STATUS_POS_INF : status;
+}
+
+DEVICE u64 kept_mass_of(const Row &row, const Boundary &boundary) {
+    if (row.listed)
+        return sum_gathered(row, [&](u64 candidate) {
+            return keeps(boundary, candidate) ? weight_of_key(row, candidate_key(candidate)) : 0;
+        });
+    u64 sum = 0;
+    for_each(row.call, row.args, row.view, [&](u32 id, float y) {
+        u32 key = key_of(y);
+        if (keeps(boundary, candidate_of(key, id))) sum += weight_of_key(row, key);
+    });
+    return block_sum(sum);
+}
+
+// How many candidates precede one.
+DEVICE u32 rank_of(const Row &row, u64 token) {
+    if (row.listed) return (u32)sum_gathered(row, [=](u64 candidate) { return (u64)(candidate > token); });
+    u64 before = 0;
+    for_each(row.call, row.args, row.view, [&](u32 id, float y) { before += candidate_of(key_of(y), id) > token; });
+    return (u32)block_sum(before);
+}
+
+DEVICE void draw(Row &row, const Boundary &boundary, u64 mass) {
+    const Call &call = row.call;
+    u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream), mass);
+    const Row &fixed = row;
+    u32 id;
+    if (row.listed)
+        id = locate_in_gathered(row, target, [&](u64 candidate) {
+            return keeps(boundary, candidate) ? weight_of_key(fixed, candidate_key(candidate)) : 0;
+        });
+    else
+        id = locate_in_row(row, target, [&](u32 id, u32 key) {
+            return keeps(boundary, candidate_of(key, id)) ? weight_of_key(fixed, key) : 0;
+        });
+    u32 key = key_of(effective(call, row.args, row.view, id));
+    u32 distance = distance_bits(key_value(key), row.max, row.args.temperature);
+    u32 rank = call.rank ? rank_of(row, candidate_of(key, id)) : 0;
+    u64 raw = call.raw_logprob ? mass_from(row, KEY_LEAST) : 0;
+    if (thread_index() == 0) {
+        if (call.token) call.token[row.view.row] = id;
+        if (call.rank) call.rank[row.view.row] = rank;
+        if (call.logprob) call.logprob[row.view.row] = logprob_of(distance, ln_mass(mass));
+        if (call.raw_logprob) call.raw_logprob[row.view.row] = logprob_of(distance, ln_mass(raw));
+    }
+}
+
+DEVICE float logprob_of_key(const Row &row, u32 key, u64 ln) {
+    return logprob_of(distance_bits(key_value(key), row.max, row.args.temperature), ln);
+}
+
+// Writes the first candidates of the kept, in order, as many as there is room for.
+DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
+    u32 room = row.call.capacity;
+    if (room == 0) return;
+    u64 start = (u64)row.view.row * room;
+    u32 *ids = row.call.candidate_ids + start;
+    float *logits = row.call.candidate_logits + start;
+    float *logprobs = row.call.candidate_logprobs + start;
+    u64 ln = ln_mass(mass);
+    Boundary shown = boundary;
+    if (!row.listed) {
+        if (room < boundary.kept) {
+            // Only as many as there is room for: up to the boundary of a count.
+            Found found = pivot_search<1>(row, FROM_ROW, Goal{false, room}, KEY_LEAST, candidate_key(row.first));
+            shown = Boundary{found.key, tied_id(row, FROM_ROW, found.key, room - found.above), room};
+        }
+        if (shown.kept <= GATHER_CAPACITY) {
+            row.gathered_count = gather_where(row, row.gathered, GATHER_CAPACITY,
+                                              [=](u32 key, u32 id) { return keeps(shown, candidate_of(key, id)); });
+            row.listed = shown.kept == boundary.kept;
+        }
+    }
+    if (row.listed || shown.kept <= GATHER_CAPACITY) {
+        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+            u64 candidate = row.gathered[i];
+            if (!keeps(shown, candidate)) continue;
+            u32 rank = 0;
+            for (u32 j = 0; j < row.gathered_count; j++) rank += row.gathered[j] > candidate;
+            if (rank >= room) continue;
+            ids[rank] = candidate_id(candidate);
+            logits[rank] = key_value(candidate_key(candidate));
+            logprobs[rank] = logprob_of_key(row, candidate_key(candidate), ln);
+        }
+        return;
+    }
+    // Wide: into the caller's memory in any order, and sorted there.
+    SHARED u32 written;
+    block_sync();
+    if (thread_index() == 0) written = 0;
+    block_sync();
+    for_each(row.call, row.args, row.view, [&](u32 id, float y) {
+        u32 key = key_of(y);
+        if (keeps(shown, candidate_of(key, id))) {
+            u32 at = atomic_add(&written, 1u);
+            ids[at] = id;
+            logits[at] = key_value(key);
+        }
+    });
+    u32 count = shown.kept;
+    block_sort(
+        count, [=](u32 a, u32 b) { return candidate_of(key_of(logits[a]), ids[a]) > candidate_of(key_of(logits[b]), ids[b]); },
+        [=](u32 a, u32 b) {
+            u32 id = ids[a];
+            ids[a] = ids[b];
+            ids[b] = id;
+            float logit = logits[a];
+            logits[a] = logits[b];
+            logits[b] = logit;
+        });
+    for (u32 i = thread_index(); i < count; i += thread_count()) logprobs[i] = logprob_of_key(row, key_of(logits[i]), ln);
+}
+
+// Stores −∞ over the whole row, 16 bytes at a time where its alignment allows.
+DEVICE void fill(const RowView &view) {
+    u32 head = head_of(view), thread = thread_index(), threads = thread_count();
+    if (thread < head) view.stored[thread] = STORED_NEGATIVE_INFINITY;
+    Vector vector;
+#pragma unroll
+    for (u32 lane = 0; lane < PER_VECTOR; lane++) vector.lanes[lane] = STORED_NEGATIVE_INFINITY;
+    u32 vectors = (view.vocab - head) / PER_VECTOR;
+    Vector *start = (Vector *)(view.stored + head);
+    for (u32 at = thread; at < vectors; at += threads) start[at] = vector;
+    for (u32 id = head + vectors * PER_VECTOR + thread; id < view.vocab; id += threads)
+        view.stored[id] = STORED_NEGATIVE_INFINITY;
+}
+
+DEVICE u32 stored_bits(Stored y) {
+#if DTYPE == 0
+    return float_bits(y);
+#else
+    return y;
+#endif
+}
+DEVICE Stored stored_of(u32 bits) {
+#if DTYPE == 0
+    return bits_float(bits);
+#else
+    return (Stored)bits;
+#endif
+}
+
+// Stores −∞ over everything in the row that the boundary does not keep.
+DEVICE void mask(const Row &row, const Boundary &boundary) {
+    Stored *stored = row.view.stored;
+    if (boundary.kept == 0) {
+        fill(row.view);
+    } else if (row.listed) {
+        // The kept are put aside with their bits as stored, the row is filled without being read, and they are put back.
+        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+            u64 candidate = row.gathered[i];
+            u32 id = candidate_id(candidate);
+            row.gathered[i] = keeps(boundary, candidate) ? (u64)stored_bits(stored[id]) << 32 | id : ~0ull;
+        }
+        block_sync();
+        fill(row.view);
+        block_sync();
+        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+            u64 aside = row.gathered[i];
+            if (aside != ~0ull) stored[(u32)aside] = stored_of((u32)(aside >> 32));
+        }
+    } else {
+        for_each(row.call, row.args, row.view, [&](u32 id, float y) {
+            if (!keeps(boundary, candidate_of(key_of(y), id))) stored[id] = STORED_NEGATIVE_INFINITY;
+        });
+    }
+}
+
+DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
+    const Call &call = row.call;
+    u32 at = row.view.row;
+    bool draws = call.token || call.logprob || call.raw_logprob || call.rank;
+    if (boundary.kept == 0) {
+        if (thread_index() == 0) {
+            if (call.token) call.token[at] = NO_TOKEN;
+            if (call.rank) call.rank[at] = NO_TOKEN;
+            if (call.logprob) call.logprob[at] = bits_float(0xFF800000u);
+            if (call.raw_logprob) call.raw_logprob[at] = bits_float(0xFF800000u);
+        }
+    } else if (draws || call.candidate_ids) {
+        u64 mass = kept_mass_of(row, boundary);
+        if (draws) draw(row, boundary, mass);
+        if (call.candidate_ids) {
+            write_candidates(row, boundary, mass);
+            if (boundary.kept > call.capacity) status |= STATUS_OVERFLOW;
+        }
+    }
+    if (thread_index() == 0) {
+        if (call.status) call.status[at] = status;
+        if (call.kept) call.kept[at] = boundary.kept;
+    }
+    block_sync();
+    if (call.mask) mask(row, boundary);
+}

@@ -1,0 +1,266 @@
+// Stage 2's inner step: where a goal is met, by the search that the plan names, among the gathered or in the whole row.
+
+// The candidates from one pivot on: see `pivot.rs` of qrita-cpu for the search, its cost and its proof.
+struct Tally {
+    u64 mass, least_mass;
+    u32 count, least, least_count;
+};
+
+DEVICE void tally_add(Tally &tally, u32 pivot, u32 key, u64 weight) {
+    if (key < pivot) return;
+    tally.count += 1;
+    tally.mass += weight;
+    if (key < tally.least) {
+        tally.least = key;
+        tally.least_count = 0;
+        tally.least_mass = 0;
+    }
+    if (key == tally.least) {
+        tally.least_count += 1;
+        tally.least_mass += weight;
+    }
+}
+
+DEVICE Tally tally_merge(const Tally &a, const Tally &b) {
+    u32 least = a.least < b.least ? a.least : b.least;
+    return Tally{a.mass + b.mass, (a.least == least ? a.least_mass : 0) + (b.least == least ? b.least_mass : 0),
+                 a.count + b.count, least,
+                 (a.least == least ? a.least_count : 0) + (b.least == least ? b.least_count : 0)};
+}
+
+DEVICE Tally tally_from(const Tally &tally, u32 lane) {
+    u64 counts = warp_shuffle((u64)tally.count << 32 | tally.least_count, lane);
+    return Tally{warp_shuffle(tally.mass, lane), warp_shuffle(tally.least_mass, lane), (u32)(counts >> 32),
+                 (u32)warp_shuffle(tally.least, lane), (u32)counts};
+}
+
+// The tallies of the whole block, for all pivots between the same two barriers.
+template <u32 PIVOTS>
+DEVICE void tally_block(Tally *tallies) {
+    SHARED Tally parts[PIVOTS][MOST_WARPS];
+#pragma unroll
+    for (u32 i = 0; i < PIVOTS; i++) {
+#pragma unroll 1
+        for (u32 step = WARP / 2; step > 0; step /= 2)
+            tallies[i] = tally_merge(tallies[i], tally_from(tallies[i], lane_index() ^ step));
+    }
+    block_sync();
+    if (lane_index() == 0) {
+#pragma unroll
+        for (u32 i = 0; i < PIVOTS; i++) parts[i][warp_index()] = tallies[i];
+    }
+    block_sync();
+#pragma unroll
+    for (u32 i = 0; i < PIVOTS; i++) {
+        tallies[i] = parts[i][0];
+#pragma unroll 1
+        for (u32 warp = 1; warp < warp_count(); warp++) tallies[i] = tally_merge(tallies[i], parts[i][warp]);
+    }
+}
+
+template <u32 PIVOTS>
+DEVICE Found pivot_search(const Row &row, int source, Goal goal, u32 low, u32 high) {
+    for (;;) {
+        u64 span = (u64)(high - low) + 1;
+        u32 at[PIVOTS];
+        Tally tallies[PIVOTS];
+#pragma unroll
+        for (u32 i = 0; i < PIVOTS; i++) {
+            at[i] = low + (u32)(span * (i + 1) / (PIVOTS + 1));
+            tallies[i] = Tally{0, 0, 0, 0xFFFFFFFFu, 0};
+        }
+        auto add = [&](u32 key) {
+            u64 weight = goal.by_mass && key >= at[0] ? weight_of_key(row, key) : 0;
+#pragma unroll
+            for (u32 i = 0; i < PIVOTS; i++) tally_add(tallies[i], at[i], key, weight);
+        };
+        if (source == FROM_GATHERED) {
+            for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
+                add(candidate_key(row.gathered[i]));
+        } else {
+            for_each(row.call, row.args, row.view, [&](u32, float y) { add(key_of(y)); });
+        }
+        tally_block<PIVOTS>(tallies);
+        u32 lower = low, upper = high;
+        bool decided = false;
+#pragma unroll
+        for (int i = (int)PIVOTS - 1; i >= 0; i--) {
+            if (decided) continue;
+            Tally tally = tallies[i];
+            if (!met(goal, tally.count, tally.mass)) {
+                upper = at[i] - 1;
+                continue;
+            }
+            u32 above = tally.count - tally.least_count;
+            u64 mass = tally.mass - tally.least_mass;
+            if (!met(goal, above, mass)) return Found{tally.least, above, mass};
+            lower = tally.least + 1;
+            decided = true;
+        }
+        low = lower;
+        high = upper;
+    }
+}
+
+// Where a goal is met among few gathered candidates, by counting, or summing, for each what precedes it. The weights lie
+// behind the candidates.
+DEVICE Found rank_search(const Row &row, Goal goal) {
+    u64 *weights = row.gathered + RANK_CAPACITY;
+    u32 count = row.gathered_count;
+    for (u32 i = thread_index(); i < count; i += thread_count())
+        weights[i] = goal.by_mass ? weight_of_key(row, candidate_key(row.gathered[i])) : 1;
+    block_sync();
+    u64 found = 0;
+    for (u32 i = thread_index(); i < count; i += thread_count()) {
+        u64 candidate = row.gathered[i], before = 0;
+        for (u32 j = 0; j < count; j++) before += row.gathered[j] > candidate ? weights[j] : 0;
+        if (before < goal.value && before + weights[i] >= goal.value) found = candidate_key(candidate);
+    }
+    u32 key = (u32)block_pick(found);
+    u32 above = (u32)sum_gathered(row, [=](u64 candidate) { return (u64)(candidate_key(candidate) > key); });
+    return Found{key, above, goal.by_mass ? gathered_mass_above(row, key) : 0};
+}
+
+// Where a goal is met in candidates that lie sorted.
+DEVICE Found sorted_search(const Row &row, const u64 *sorted, u32 count, Goal goal) {
+    u32 at;
+    u64 through = 0;
+    if (goal.by_mass) {
+        u64 before_tile = 0;
+        u64 hit = 0;
+        for (u32 tile = 0; tile < count; tile += thread_count()) {
+            u32 i = tile + thread_index();
+            u64 weight = i < count ? weight_of_key(row, candidate_key(sorted[i])) : 0;
+            u64 before = before_tile + block_sum_before(weight);
+            u64 mine = before < goal.value && before + weight >= goal.value ? i + 1 : 0;
+            hit = block_pick(mine);
+            u64 total = block_sum(weight);
+            if (hit) {
+                through = block_pick(mine ? before + weight : 0);
+                break;
+            }
+            before_tile += total;
+        }
+        at = (u32)hit - 1;
+    } else {
+        at = (u32)goal.value - 1;
+    }
+    u32 key = candidate_key(sorted[at]);
+    u32 low = 0, high = at;
+    while (low < high) {
+        u32 middle = low + (high - low) / 2;
+        if (candidate_key(sorted[middle]) > key) low = middle + 1;
+        else high = middle;
+    }
+    u64 mass = goal.by_mass ? through - (u64)(at + 1 - low) * weight_of_key(row, key) : 0;
+    return Found{key, low, mass};
+}
+
+// Histograms of ranges of keys: `histogram.rs` of qrita-cpu has the search. True when the key is found. Else the goal is met
+// from `low` on among the gathered, which are the candidates of a small range of keys, on top of `found`.
+DEVICE bool histogram_search(Row &row, Goal goal, u32 &low, u32 high, Found &found) {
+    SHARED u32 counts[BUCKETS];
+    SHARED u64 masses[BUCKETS];
+    SHARED u32 chosen[2];
+    SHARED u64 chosen_mass;
+    const Row &fixed = row;
+    for (;;) {
+        u32 shift = 0;
+        while (((u64)(high - low) >> shift) >= BUCKETS) shift++;
+        block_sync();
+        for (u32 i = thread_index(); i < BUCKETS; i += thread_count()) {
+            counts[i] = 0;
+            masses[i] = 0;
+        }
+        block_sync();
+        for_each(row.call, row.args, row.view, [&](u32, float y) {
+            u32 key = key_of(y);
+            if (key < low || key > high) return;
+            u32 bucket = (key - low) >> shift;
+            atomic_add(&counts[bucket], 1u);
+            if (goal.by_mass) atomic_add(&masses[bucket], weight_of_key(fixed, key));
+        });
+        block_sync();
+        // Buckets from the top, as many to each thread; one thread has the one where the goal is met.
+        u32 each = (BUCKETS + thread_count() - 1) / thread_count();
+        u32 start = thread_index() * each;
+        u64 count = 0, mass = 0;
+        for (u32 i = start; i < start + each && i < BUCKETS; i++) {
+            count += counts[BUCKETS - 1 - i];
+            mass += masses[BUCKETS - 1 - i];
+        }
+        u64 count_before = found.above + block_sum_before(count);
+        u64 mass_before = found.mass_above + block_sum_before(mass);
+        if (!met(goal, (u32)count_before, mass_before) && met(goal, (u32)(count_before + count), mass_before + mass)) {
+            u32 i = start;
+            for (;;) {
+                u32 bucket = BUCKETS - 1 - i;
+                if (met(goal, (u32)count_before + counts[bucket], mass_before + masses[bucket])) break;
+                count_before += counts[bucket];
+                mass_before += masses[bucket];
+                i++;
+            }
+            chosen[0] = BUCKETS - 1 - i;
+            chosen[1] = (u32)count_before;
+            chosen_mass = mass_before;
+        }
+        block_sync();
+        u32 bucket = chosen[0];
+        found.above = chosen[1];
+        found.mass_above = chosen_mass;
+        u32 held = counts[bucket];
+        low += bucket << shift;
+        u32 end = low + ((1u << shift) - 1);
+        high = end < high ? end : high;
+        found.key = low;
+        if (low == high) return true;
+        if (held <= GATHER_CAPACITY) {
+            row.gathered_count =
+                gather_where(row, row.gathered, GATHER_CAPACITY, [=](u32 key, u32) { return key >= low && key <= high; });
+            row.covered_above = KEY_INFINITY;
+            return false;
+        }
+        u64 least = KEY_INFINITY, greatest = 0;
+        for_each(row.call, row.args, row.view, [&](u32, float y) {
+            u64 key = key_of(y);
+            if (key < low || key > high) return;
+            least = key < least ? key : least;
+            greatest = key > greatest ? key : greatest;
+        });
+        low = (u32)block_min(least);
+        high = (u32)block_max(greatest);
+        found.key = low;
+        if (low == high) return true;
+    }
+}
+
+// Finds where a goal is met, by the plan's search. The source's candidates with keys from `floor` on meet it.
+DEVICE Found find(Row &row, int source, Goal goal, u32 floor) {
+    u32 max = candidate_key(row.first);
+    if (goal.by_mass) {
+        // What weighs nothing can not help to meet a need.
+        u32 weighs = least_key(row, LAST_DISTANCE_BITS);
+        floor = floor > weighs ? floor : weighs;
+    }
+    if (SEARCH == 0) return pivot_search<3>(row, source, goal, floor, max);
+    if (SEARCH == 1) return pivot_search<1>(row, source, goal, floor, max);
+    if (SEARCH == 2) {
+        u64 *sorted = row.gathered;
+        u32 count = row.gathered_count;
+        if (source == FROM_ROW) {
+            sorted = row.scratch;
+            count = gather_where(row, sorted, row.view.vocab, [=](u32 key, u32) { return key >= floor; });
+        }
+        block_sort_candidates(sorted, count);
+        return sorted_search(row, sorted, count, goal);
+    }
+    Found found = Found{floor, 0, 0};
+    if (source == FROM_ROW) {
+        if (histogram_search(row, goal, floor, max, found)) return found;
+        goal.value -= goal.by_mass ? found.mass_above : found.above;
+    } else if (row.gathered_count <= RANK_CAPACITY) {
+        return rank_search(row, goal);
+    }
+    Found within = pivot_search<3>(row, FROM_GATHERED, goal, floor, max);
+    return Found{within.key, found.above + within.above, found.mass_above + within.mass_above};
+}

@@ -1,0 +1,108 @@
+// Passes over a row, or over the gathered, that come to one number.
+
+template <typename Each>
+DEVICE u64 sum_row(const Row &row, Each each) {
+    u64 sum = 0;
+    for_each(row.call, row.args, row.view, [&](u32, float y) { sum += each(key_of(y)); });
+    return block_sum(sum);
+}
+
+template <typename Each>
+DEVICE u64 sum_gathered(const Row &row, Each each) {
+    u64 sum = 0;
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) sum += each(row.gathered[i]);
+    return block_sum(sum);
+}
+
+DEVICE u32 count_from(const Row &row, int source, u32 low) {
+    if (source == FROM_GATHERED)
+        return (u32)sum_gathered(row, [=](u64 candidate) { return (u64)(candidate_key(candidate) >= low); });
+    return (u32)sum_row(row, [=](u32 key) { return (u64)(key >= low); });
+}
+
+DEVICE u32 count_equal(const Row &row, u32 wanted) {
+    return (u32)sum_row(row, [=](u32 key) { return (u64)(key == wanted); });
+}
+
+// The mass of the row's candidates with keys from `floor` on.
+DEVICE u64 mass_from(Row &row, u32 floor) {
+    if (floor == KEY_LEAST && row.raw_known) return row.raw_mass;
+    const Row &fixed = row;
+    u64 mass = sum_row(row, [&](u32 key) { return key >= floor ? weight_of_key(fixed, key) : 0; });
+    if (floor == KEY_LEAST) {
+        row.raw_known = true;
+        row.raw_mass = mass;
+    }
+    return mass;
+}
+
+DEVICE u64 gathered_mass_above(const Row &row, u32 above) {
+    return sum_gathered(row, [&](u64 candidate) {
+        return candidate_key(candidate) > above ? weight_of_key(row, candidate_key(candidate)) : 0;
+    });
+}
+
+// The mass above a key.
+DEVICE u64 mass_above(Row &row, int source, u32 key) {
+    if (source == FROM_GATHERED) return gathered_mass_above(row, key);
+    return key == KEY_INFINITY ? 0 : mass_from(row, key + 1);
+}
+
+// How many candidates with the prefix's key belong to it.
+DEVICE u64 tied_in(const Row &row, int source, const Prefix &prefix) {
+    if (prefix.quota != ALL) return prefix.quota;
+    if (source == FROM_GATHERED && covers(row, prefix.key))
+        return sum_gathered(row, [=](u64 candidate) { return (u64)(candidate_key(candidate) == prefix.key); });
+    return count_equal(row, prefix.key);
+}
+
+// The id at which the cumulative sum of `value(id, key)` along the row first exceeds `target`. The whole sum does.
+//
+// The row is divided among the warps, the part that holds the target divided again: only the first round reads the row.
+template <typename Value>
+DEVICE u32 locate_in_row(const Row &row, u64 target, Value value) {
+    SHARED u64 sums[MOST_WARPS];
+    u32 start = 0, end = row.view.vocab;
+    while (end - start > 1) {
+        u32 each = (end - start + warp_count() - 1) / warp_count();
+        u32 from = start + warp_index() * each, to = from + each < end ? from + each : end;
+        u64 sum = 0;
+        for (u32 id = from + lane_index(); id < to; id += WARP)
+            sum += value(id, key_of(effective(row.call, row.args, row.view, id)));
+        sum = warp_reduce(sum, [](u64 a, u64 b) { return a + b; });
+        block_sync();
+        if (lane_index() == 0) sums[warp_index()] = sum;
+        block_sync();
+        u32 part = 0;
+        while (part + 1 < warp_count() && target >= sums[part]) target -= sums[part++];
+        start += part * each;
+        end = start + each < end ? start + each : end;
+    }
+    return start;
+}
+
+// The same among the gathered.
+template <typename Value>
+DEVICE u32 locate_in_gathered(const Row &row, u64 target, Value value) {
+    SHARED u64 sums[MOST_WARPS];
+    u32 start = 0, end = row.view.vocab;
+    while (end - start > 1) {
+        u32 each = (end - start + MOST_WARPS - 1) / MOST_WARPS;
+        block_sync();
+        for (u32 part = thread_index(); part < MOST_WARPS; part += thread_count()) sums[part] = 0;
+        block_sync();
+        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+            u32 id = candidate_id(row.gathered[i]);
+            if (id >= start && id < end) {
+                u64 add = value(row.gathered[i]);
+                if (add) atomic_add(&sums[(id - start) / each], add);
+            }
+        }
+        block_sync();
+        u32 part = 0;
+        while (part + 1 < MOST_WARPS && target >= sums[part]) target -= sums[part++];
+        start += part * each;
+        end = start + each < end ? start + each : end;
+    }
+    return start;
+}

@@ -1,0 +1,80 @@
+// Stage 2, search: the prefix that the filters keep. `row.rs` of qrita-cpu has the same, and says why.
+
+// Whether the gathered provably contain the kept set, but for ties with the last key of top-k.
+DEVICE bool is_hit(Row &row, u32 floor) {
+    if (row.call.force_fallback) return false;
+    if (covers(row, floor)) return true;
+    if (row.args.temperature == 0.0f) return row.gathered_count > 0;
+    if (active_k(row)) return row.gathered_count >= active_k(row);
+    if (row.args.top_p < 1.0f && row.gathered_count > 0)
+        return gathered_mass_above(row, 0) >= need_of(row.args.top_p, mass_from(row, floor));
+    return false;
+}
+
+// Top-k's prefix, with what top-p needs of it.
+struct Limit {
+    bool is_set;
+    Prefix prefix;
+    u64 weight, mass_above;
+};
+
+// Top-k's prefix without its count, before it is known to bind: everything that min-p keeps.
+DEVICE Limit no_limit(u32 floor) { return Limit{false, Prefix{floor, 0, ALL, false}, 0, 0}; }
+
+DEVICE Limit limit_of(Row &row, int source, Found found) {
+    Limit limit;
+    limit.is_set = true;
+    limit.prefix = Prefix{found.key, found.above, keeps_all_ties(row) ? ALL : active_k(row) - found.above, true};
+    limit.weight = weight_of_key(row, found.key);
+    limit.mass_above = row.args.top_p < 1.0f ? mass_above(row, source, found.key) : 0;
+    return limit;
+}
+
+// The prefix of a need that is met at `found`.
+DEVICE Prefix top_p_prefix(const Row &row, Found found, const Limit &limit, u64 need) {
+    u32 quota = ALL;
+    if (!keeps_all_ties(row)) {
+        u64 weight = weight_of_key(row, found.key);
+        // A weight of 0 can only be at top-k's own value, where the joint order has not met its need.
+        u64 tied = weight == 0 ? ALL : (need - found.mass_above + weight - 1) / weight;
+        quota = tied < ALL ? (u32)tied : ALL;
+        if (limit.is_set && found.key == limit.prefix.key && limit.prefix.quota < quota) quota = limit.prefix.quota;
+    }
+    return Prefix{found.key, found.above, quota, true};
+}
+
+// `top_k_key` becomes the key of top-k's cut, or of the least that min-p keeps.
+DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
+    u32 max = candidate_key(row.first);
+    top_k_key = max;
+    if (row.args.temperature == 0.0f) return Prefix{max, 0, 1, true};
+    u32 floor = floor_key(row), k = active_k(row);
+    int source = hit ? FROM_GATHERED : FROM_ROW;
+    Limit limit = no_limit(floor);
+    u64 need = 0;
+    // Top-k, then top-p: one after the other through the same search, which is most of the kernel's code.
+#pragma unroll 1
+    for (int filter = 0; filter < 2; filter++) {
+        Goal goal;
+        if (filter == 0) {
+            if (k == 0 || count_from(row, source, floor) < k) continue;
+            goal = Goal{false, k};
+        } else {
+            top_k_key = limit.prefix.key;
+            if (row.args.top_p >= 1.0f) return limit.prefix;
+            u64 universe = limit.is_set && !(row.args.flags & JOINT)
+                               ? limit.mass_above + limit.weight * tied_in(row, source, limit.prefix)
+                               : mass_from(row, floor);
+            need = need_of(row.args.top_p, universe);
+            if (need == 0) return Prefix{max, 0, keeps_all_ties(row) ? ALL : 1, true};
+            // Top-p's cut is at top-k's value or, with the joint order, below it.
+            if (limit.is_set && limit.mass_above < need)
+                return top_p_prefix(row, Found{limit.prefix.key, limit.prefix.above, limit.mass_above}, limit, need);
+            goal = Goal{true, need};
+        }
+        Found found = find(row, source, goal, floor);
+        if (filter == 1) return top_p_prefix(row, found, limit, need);
+        limit = limit_of(row, source, found);
+    }
+    return limit.prefix;
+}

@@ -1,0 +1,92 @@
+// A row in work. Every thread of the block holds the same values; what is shared is behind the pointers.
+
+struct Row {
+    const Call &call;
+    const RowArgs &args;
+    RowView view;
+    // Candidates in shared memory, in no order.
+    u64 *gathered;
+    // The block's scratch memory.
+    u64 *scratch;
+    u32 gathered_count;
+    // Every candidate with a greater key is among the gathered.
+    u32 covered_above;
+    // The row's first candidate, 0 for none; its logit is the maximum.
+    u64 first;
+    float max;
+    u32 nan;
+    // Whether the gathered have all that the boundary keeps, from stage 3 on.
+    bool listed;
+    bool raw_known;
+    u64 raw_mass;
+};
+
+#define FROM_GATHERED 0
+#define FROM_ROW 1
+
+// All candidates above a key, and of those equal to it the first `quota` by id, or ALL.
+struct Prefix {
+    u32 key, above, quota;
+    // `above` is not known of a prefix that only min-p bounds, or nothing.
+    bool counted;
+};
+#define ALL 0xFFFFFFFFu
+
+struct Found {
+    u32 key, above;
+    u64 mass_above;
+};
+
+// What to reach from the top: a count, or a mass where `by_mass`; at least 1.
+struct Goal {
+    bool by_mass;
+    u64 value;
+};
+DEVICE bool met(Goal goal, u32 count, u64 mass) { return (goal.by_mass ? mass : count) >= goal.value; }
+
+struct Boundary {
+    u32 key, id, kept;
+};
+DEVICE bool keeps(const Boundary &boundary, u64 candidate) {
+    return boundary.kept > 0 && candidate >= candidate_of(boundary.key, boundary.id);
+}
+
+DEVICE bool is_empty(const Row &row) { return row.first == 0; }
+
+DEVICE void set_first(Row &row, u64 first) {
+    row.first = first;
+    row.max = first ? key_value(candidate_key(first)) : bits_float(0xFF800000u);
+}
+
+// Without duplication handling the host asks for all ties: nothing else would divide a group of them.
+DEVICE bool keeps_all_ties(const Row &row) { return row.args.flags & KEEP_ALL; }
+
+// Top-k, or 0 where it is off.
+DEVICE u32 active_k(const Row &row) { return row.args.top_k < row.view.vocab ? row.args.top_k : 0; }
+
+DEVICE u64 weight_of_key(const Row &row, u32 key) {
+    return weight_of(distance_bits(key_value(key), row.max, row.args.temperature));
+}
+
+// The least key within a distance: distances grow as keys fall.
+DEVICE_CALL u32 least_key_within(u32 high, float temperature, u32 farthest) {
+    u32 low = KEY_LEAST;
+    float max = key_value(high);
+    while (low < high) {
+        u32 middle = low + (high - low) / 2;
+        if (distance_bits(key_value(middle), max, temperature) <= farthest) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+DEVICE u32 least_key(const Row &row, u32 farthest) {
+    return least_key_within(candidate_key(row.first), row.args.temperature, farthest);
+}
+
+// The least key that min-p keeps.
+DEVICE u32 floor_key(const Row &row) {
+    return row.args.farthest == 0xFFFFFFFFu ? KEY_LEAST : least_key(row, row.args.farthest);
+}
+
+DEVICE bool covers(const Row &row, u32 key) { return key > row.covered_above; }

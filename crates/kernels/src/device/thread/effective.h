@@ -1,0 +1,120 @@
+// Effective logits: widened, masked, biased and penalised as they are read.
+
+#if DTYPE == 0
+typedef float Stored;
+#define STORED_NEGATIVE_INFINITY bits_float(0xFF800000u)
+DEVICE float widen(Stored y) { return y; }
+#else
+typedef u16 Stored;
+#if DTYPE == 1
+#define STORED_NEGATIVE_INFINITY ((u16)0xFC00u)
+DEVICE float widen(Stored y) {
+    u32 sign = (u32)(y & 0x8000u) << 16, magnitude = y & 0x7FFFu;
+    if (magnitude >= 0x7C00u) return bits_float(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13);
+    if (magnitude >= 0x0400u) return bits_float(sign | ((magnitude << 13) + 0x38000000u));
+    // Subnormal: a multiple of 2^-24, which the product is exactly.
+    return bits_float(sign | float_bits(mul_rn((float)magnitude, 5.9604644775390625e-8f)));
+}
+#else
+#define STORED_NEGATIVE_INFINITY ((u16)0xFF80u)
+DEVICE float widen(Stored y) { return bits_float((u32)y << 16); }
+#endif
+#endif
+
+// One row as the passes read it.
+struct RowView {
+    Stored *stored;
+    u32 vocab;
+    u32 row;
+};
+
+// The entry for `id` in an ascending list, or its end.
+DEVICE u64 listed(const u32 *ids, u64 start, u64 end, u32 id) {
+    u64 stop = end;
+    while (start < end) {
+        u64 middle = start + (end - start) / 2;
+        if (ids[middle] < id) start = middle + 1;
+        else end = middle;
+    }
+    return start < stop && ids[start] == id ? start : stop;
+}
+
+DEVICE float adjust(const Call &call, const RowArgs &args, const RowView &view, u32 id, float y) {
+    if (!(ADJUSTED)) return y;
+    const float none = bits_float(0xFF800000u);
+    if (id >= call.valid_vocab) return none;
+    if (call.bitmask) {
+        if (id >= call.bitmask_ids) return none;
+        u32 word = call.bitmask[view.row * call.bitmask_stride + id / 32];
+        if (!(word >> (id % 32) & 1)) return none;
+    }
+    if (call.bias_offsets) {
+        u64 end = call.bias_offsets[view.row + 1];
+        u64 at = listed(call.bias_ids, call.bias_offsets[view.row], end, id);
+        if (at != end) y = add_rn(y, call.bias_values[at]);
+    }
+    if (call.penalty_offsets) {
+        u64 end = call.penalty_offsets[view.row + 1];
+        u64 at = listed(call.penalty_ids, call.penalty_offsets[view.row], end, id);
+        if (at != end) {
+            y = y > 0.0f ? div_rn(y, args.repetition) : mul_rn(y, args.repetition);
+            u32 count = call.penalty_counts[at];
+            if (count != 0) y = sub_rn(sub_rn(y, mul_rn(args.frequency, (float)count)), args.presence);
+        }
+    }
+    return y;
+}
+
+DEVICE float effective(const Call &call, const RowArgs &args, const RowView &view, u32 id) {
+    return adjust(call, args, view, id, widen(view.stored[id]));
+}
+
+// 16 bytes of stored logits.
+#define PER_VECTOR (16u / (u32)sizeof(Stored))
+struct alignas(16) Vector {
+    Stored lanes[PER_VECTOR];
+};
+
+// Logits before the first 16-byte boundary of a row.
+DEVICE u32 head_of(const RowView &view) {
+    u32 past = (u32)((u64)view.stored & 15) / (u32)sizeof(Stored);
+    u32 head = past == 0 ? 0 : PER_VECTOR - past;
+    return head < view.vocab ? head : view.vocab;
+}
+
+// Calls `each(id, y)` for every logit of the row, each on one thread, in no order.
+template <typename Each>
+DEVICE void for_each(const Call &call, const RowArgs &args, const RowView &view, Each each) {
+#pragma unroll 1
+    for (u32 id = thread_index(); id < view.vocab; id += thread_count()) each(id, effective(call, args, view, id));
+}
+
+// The same for a short `each`: loads are 16 bytes wide where the row's alignment allows, and four are in flight.
+template <typename Each>
+DEVICE void for_each_wide(const Call &call, const RowArgs &args, const RowView &view, Each each) {
+    u32 head = head_of(view), thread = thread_index(), threads = thread_count();
+    u32 vectors = (view.vocab - head) / PER_VECTOR;
+    const Vector *start = (const Vector *)(view.stored + head);
+#pragma unroll 1
+    for (u32 at = thread; at < vectors; at += 4 * threads) {
+        Vector loaded[4];
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            if (at + i * threads < vectors) loaded[i] = start[at + i * threads];
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            if (at + i * threads >= vectors) break;
+            u32 id = head + (at + i * threads) * PER_VECTOR;
+#pragma unroll
+            for (u32 lane = 0; lane < PER_VECTOR; lane++)
+                each(id + lane, adjust(call, args, view, id + lane, widen(loaded[i].lanes[lane])));
+        }
+    }
+    // What lies before the first boundary and behind the last.
+    u32 behind = head + vectors * PER_VECTOR, edges = head + view.vocab - behind;
+#pragma unroll 1
+    for (u32 i = thread; i < edges; i += threads) {
+        u32 id = i < head ? i : behind + i - head;
+        each(id, effective(call, args, view, id));
+    }
+}

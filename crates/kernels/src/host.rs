@@ -1,0 +1,559 @@
+//! A device as a backend for callers whose logits lie in host memory: upload, launch, download.
+//!
+//! Every vendor's backend is this, over its [`Device`]. The caller's memory is written only after everything was
+//! downloaded, so that a device that fails half-way leaves it as it was.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use qrita_core::{
+    Backend, Boundary, Candidate, Cut, Error, Input, Key, Logits, Outputs, Param, Params, Plan, Shape, Sparse, Status,
+    Truncated, with_dtype,
+};
+use qrita_delta_tables::DeltaTables;
+
+use crate::call::{Call, RowArgs, StageRow};
+use crate::device::Device;
+use crate::row_args::row_args;
+use crate::source::{Specialization, Stage, scratch_bytes, search_index, truncation_index};
+
+/// Qrita on a device, for callers with host memory.
+///
+/// Memory of the device is allocated in each call: who wants none of that, nor the copies, uses the device's own entry
+/// points.
+#[derive(Debug)]
+pub struct HostBackend<D> {
+    device: D,
+    tables: Arc<DeltaTables>,
+}
+
+impl<D: Device> HostBackend<D> {
+    /// A backend on this device, with the δ tables of the normal law.
+    pub fn new(device: D) -> HostBackend<D> {
+        HostBackend { device, tables: Arc::default() }
+    }
+
+    /// The same backend with δ tables fitted to a model, for the plans that use them.
+    #[must_use]
+    pub fn with_tables(mut self, tables: DeltaTables) -> HostBackend<D> {
+        self.tables = Arc::new(tables);
+        self
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Uploads a batch that was validated and is not empty, and prepares the call of one stage.
+    fn prepare(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        stage: Stage,
+    ) -> Result<Job<'_, D>, Error> {
+        let Shape { rows, vocab, stride } = logits.shape();
+        let expected = "below 2^32";
+        let batch_rows = u32::try_from(rows).map_err(|_| Error::Shape { what: "rows", value: rows, expected })?;
+        let (device, tables) = (&self.device, &*self.tables);
+        let adjusted = !(0..rows).all(|row| params.adjustments.row(row).is_identity(vocab));
+        let blocks = batch_rows.min(device.blocks()).max(1);
+        let scratch_stride = scratch_bytes(vocab, plan);
+
+        let data = with_dtype!(Row, logits.data(), |data| device.upload(bytemuck::cast_slice(&data[..span(logits)])))?;
+        let mut job = Job {
+            device,
+            specialization: Specialization {
+                dtype: logits.dtype(),
+                plan: *plan,
+                stage,
+                adjusted,
+                threads: device.threads(vocab, plan.autotune),
+                warp: device.warp(),
+            },
+            blocks,
+            call: Call {
+                logits: device.address(&data),
+                stride: stride as u64,
+                rows: batch_rows,
+                // At most 2^21.
+                vocab: vocab as u32,
+                valid_vocab: vocab as u32,
+                scratch_stride: scratch_stride as u64,
+                truncation: truncation_index(plan.truncation),
+                search: search_index(plan.search),
+                force_fallback: u32::from(plan.force_fallback),
+                duplicates: u32::from(plan.duplicates),
+                ..Call::default()
+            },
+            logits: data,
+            held: Vec::new(),
+        };
+        job.call.scratch = job.allocate(blocks as usize * scratch_stride)?;
+        if is_uniform(params) {
+            job.call.args = row_args(params, 0, vocab, tables, plan);
+        } else {
+            let args: Vec<RowArgs> = (0..rows).map(|row| row_args(params, row, vocab, tables, plan)).collect();
+            job.call.row_args = job.upload(&args)?;
+        }
+        if adjusted {
+            job.upload_adjustments(params, rows, vocab)?;
+        }
+        Ok(job)
+    }
+
+    /// Runs one stage alone: hands `stage_rows` to it, and gets back what it makes of them. `more` completes the call.
+    fn run_stage(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        stage: Stage,
+        stage_rows: &[StageRow],
+        more: impl FnOnce(&mut Job<'_, D>) -> Result<(), Error>,
+    ) -> Result<Vec<StageRow>, Error> {
+        let mut job = self.prepare(logits, params, plan, stage)?;
+        let memory = self.device.upload(bytemuck::cast_slice(stage_rows))?;
+        job.call.stage_rows = self.device.address(&memory);
+        more(&mut job)?;
+        job.launch()?;
+        download(&self.device, &memory, stage_rows.len())
+    }
+
+    /// Runs the stages that end in outputs: all of them, or the last with the boundaries in `stage_rows`.
+    fn run_with_outputs(
+        &self,
+        mut input: Input<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        stage_rows: Option<&[StageRow]>,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), Error> {
+        let logits = input.logits();
+        let Shape { rows, vocab, .. } = logits.shape();
+        params.validate(&logits)?;
+        outputs.validate(rows)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let stage = if stage_rows.is_some() { Stage::Emit } else { Stage::Run };
+        let mut job = self.prepare(&logits, params, plan, stage)?;
+        if let Some(stage_rows) = stage_rows {
+            job.call.stage_rows = job.upload(stage_rows)?;
+        }
+        job.call.mask = u32::from(matches!(input, Input::Mask(_)));
+        let memory = OutputMemory::new(&mut job, outputs, vocab)?;
+        job.launch()?;
+
+        let found = memory.download(job.device, rows, job.call.capacity as usize)?;
+        if let Input::Mask(masked) = &mut input {
+            let Shape { stride, .. } = masked.shape();
+            with_dtype!(RowMut, masked.data_mut(), |data| {
+                let span: Vec<_> = download(job.device, &job.logits, (rows - 1) * stride + vocab)?;
+                // The padding between rows is the caller's, who may have written it meanwhile.
+                for (row, masked) in data.chunks_mut(stride).zip(span.chunks(stride)).take(rows) {
+                    row[..vocab].copy_from_slice(&masked[..vocab]);
+                }
+            });
+        }
+        found.write(outputs);
+        Ok(())
+    }
+}
+
+/// Elements from a batch's first logit to its last.
+fn span(logits: &Logits<'_>) -> usize {
+    let Shape { rows, vocab, stride } = logits.shape();
+    rows.saturating_sub(1) * stride + vocab
+}
+
+/// Whether all rows have the same parameters.
+fn is_uniform(params: &Params<'_>) -> bool {
+    fn all<T>(param: &Param<'_, T>) -> bool {
+        matches!(param, Param::All(_))
+    }
+    let Params { temperature, top_k, top_p, min_p, seed, position, stream, .. } = params;
+    let penalties = params.adjustments.penalties.as_ref();
+    all(temperature)
+        && all(top_k)
+        && all(top_p)
+        && all(min_p)
+        && all(seed)
+        && all(position)
+        && all(stream)
+        && penalties.is_none_or(|p| all(&p.repetition) && all(&p.frequency) && all(&p.presence))
+}
+
+/// Reads `len` elements from the start of a memory.
+fn download<D: Device, T: Pod>(device: &D, memory: &D::Memory, len: usize) -> Result<Vec<T>, Error> {
+    let mut items = vec![T::zeroed(); len];
+    device.download(memory, bytemuck::cast_slice_mut(&mut items))?;
+    Ok(items)
+}
+
+/// A call in preparation.
+struct Job<'d, D: Device> {
+    device: &'d D,
+    specialization: Specialization,
+    blocks: u32,
+    call: Call,
+    logits: D::Memory,
+    /// Memory that the call has the address of and nobody reads afterwards.
+    held: Vec<D::Memory>,
+}
+
+impl<D: Device> Job<'_, D> {
+    fn hold(&mut self, memory: D::Memory) -> u64 {
+        let address = self.device.address(&memory);
+        self.held.push(memory);
+        address
+    }
+
+    fn upload<T: Pod>(&mut self, items: &[T]) -> Result<u64, Error> {
+        let memory = self.device.upload(bytemuck::cast_slice(items))?;
+        Ok(self.hold(memory))
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Error> {
+        let memory = self.device.allocate(bytes)?;
+        Ok(self.hold(memory))
+    }
+
+    /// Offsets, ids and values of a sparse list.
+    fn upload_sparse<T: Pod>(&mut self, sparse: &Sparse<'_, T>) -> Result<[u64; 3], Error> {
+        let offsets: Vec<u64> = sparse.offsets.iter().map(|&offset| offset as u64).collect();
+        Ok([self.upload(&offsets)?, self.upload(sparse.ids)?, self.upload(sparse.values)?])
+    }
+
+    fn upload_adjustments(&mut self, params: &Params<'_>, rows: usize, vocab: usize) -> Result<(), Error> {
+        let adjustments = &params.adjustments;
+        self.call.valid_vocab = adjustments.valid_vocab.unwrap_or(vocab).min(vocab) as u32;
+        if let Some(mask) = &adjustments.bitmask {
+            let words = (rows - 1) * mask.stride + mask.ids.div_ceil(32);
+            self.call.bitmask = self.upload(&mask.words[..words])?;
+            self.call.bitmask_stride = mask.stride as u64;
+            self.call.bitmask_ids = mask.ids.min(vocab) as u32;
+        }
+        if let Some(bias) = &adjustments.bias {
+            let [offsets, ids, values] = self.upload_sparse(bias)?;
+            (self.call.bias_offsets, self.call.bias_ids, self.call.bias_values) = (offsets, ids, values);
+        }
+        if let Some(penalties) = &adjustments.penalties {
+            let [offsets, ids, counts] = self.upload_sparse(&penalties.counts)?;
+            (self.call.penalty_offsets, self.call.penalty_ids, self.call.penalty_counts) = (offsets, ids, counts);
+        }
+        Ok(())
+    }
+
+    fn launch(&self) -> Result<(), Error> {
+        self.device.launch(&self.specialization, self.blocks, &self.call)
+    }
+}
+
+/// The device's memory of the outputs that are asked for.
+struct OutputMemory<M> {
+    status: Option<M>,
+    kept: Option<M>,
+    /// Ids, logits and logprobs.
+    candidates: Option<[M; 3]>,
+    token: Option<M>,
+    logprob: Option<M>,
+    raw_logprob: Option<M>,
+    rank: Option<M>,
+}
+
+impl<M> OutputMemory<M> {
+    fn new<D: Device<Memory = M>>(
+        job: &mut Job<'_, D>,
+        outputs: &Outputs<'_>,
+        vocab: usize,
+    ) -> Result<OutputMemory<M>, Error> {
+        let device = job.device;
+        let rows = job.call.rows as usize;
+        let one_a_row = |address: &mut u64, wanted: bool| -> Result<Option<M>, Error> {
+            if !wanted {
+                return Ok(None);
+            }
+            let memory = device.allocate(rows * size_of::<u32>())?;
+            *address = device.address(&memory);
+            Ok(Some(memory))
+        };
+        let call = &mut job.call;
+        Ok(OutputMemory {
+            status: one_a_row(&mut call.status, outputs.status.is_some())?,
+            kept: one_a_row(&mut call.kept, outputs.kept.is_some())?,
+            token: one_a_row(&mut call.token, outputs.token.is_some())?,
+            logprob: one_a_row(&mut call.logprob, outputs.logprob.is_some())?,
+            raw_logprob: one_a_row(&mut call.raw_logprob, outputs.raw_logprob.is_some())?,
+            rank: one_a_row(&mut call.rank, outputs.rank.is_some())?,
+            candidates: match &outputs.candidates {
+                None => None,
+                Some(candidates) => {
+                    // No row keeps more than its logits.
+                    let (given, room) = (candidates.capacity, candidates.capacity.min(vocab));
+                    call.capacity = room as u32;
+                    // Room that a row does not use is to come back as it was.
+                    let ids = device.upload(bytemuck::cast_slice(&heads(candidates.ids, given, room)))?;
+                    let logits = device.upload(bytemuck::cast_slice(&heads(candidates.logits, given, room)))?;
+                    let logprobs = device.upload(bytemuck::cast_slice(&heads(candidates.logprobs, given, room)))?;
+                    call.candidate_ids = device.address(&ids);
+                    call.candidate_logits = device.address(&logits);
+                    call.candidate_logprobs = device.address(&logprobs);
+                    Some([ids, logits, logprobs])
+                }
+            },
+        })
+    }
+
+    fn download<D: Device<Memory = M>>(&self, device: &D, rows: usize, room: usize) -> Result<Found, Error> {
+        fn one_a_row<D: Device, T: Pod>(
+            device: &D,
+            memory: &Option<D::Memory>,
+            rows: usize,
+        ) -> Result<Option<Vec<T>>, Error> {
+            memory.as_ref().map(|memory| download(device, memory, rows)).transpose()
+        }
+        Ok(Found {
+            status: one_a_row(device, &self.status, rows)?,
+            kept: one_a_row(device, &self.kept, rows)?,
+            token: one_a_row(device, &self.token, rows)?,
+            logprob: one_a_row(device, &self.logprob, rows)?,
+            raw_logprob: one_a_row(device, &self.raw_logprob, rows)?,
+            rank: one_a_row(device, &self.rank, rows)?,
+            room,
+            candidates: match &self.candidates {
+                None => None,
+                Some([ids, logits, logprobs]) => Some((
+                    download(device, ids, rows * room)?,
+                    download(device, logits, rows * room)?,
+                    download(device, logprobs, rows * room)?,
+                )),
+            },
+        })
+    }
+}
+
+/// The first `room` of each `capacity` elements.
+fn heads<T: Pod>(rows: &[T], capacity: usize, room: usize) -> Vec<T> {
+    rows.chunks(capacity.max(1)).flat_map(|row| &row[..room]).copied().collect()
+}
+
+/// Outputs on their way from the device to the caller.
+struct Found {
+    status: Option<Vec<u32>>,
+    kept: Option<Vec<u32>>,
+    /// Candidates that the device has of each row.
+    room: usize,
+    candidates: Option<(Vec<u32>, Vec<f32>, Vec<f32>)>,
+    token: Option<Vec<u32>>,
+    logprob: Option<Vec<f32>>,
+    raw_logprob: Option<Vec<f32>>,
+    rank: Option<Vec<u32>>,
+}
+
+impl Found {
+    fn write(&self, outputs: &mut Outputs<'_>) {
+        fn copy<T: Copy>(found: &Option<Vec<T>>, output: &mut Option<&mut [T]>) {
+            if let (Some(found), Some(output)) = (found, output) {
+                output.copy_from_slice(found);
+            }
+        }
+        if let (Some(found), Some(status)) = (&self.status, &mut outputs.status) {
+            status.iter_mut().zip(found).for_each(|(status, &bits)| *status = Status::from_bits(bits));
+        }
+        copy(&self.kept, &mut outputs.kept);
+        copy(&self.token, &mut outputs.token);
+        copy(&self.logprob, &mut outputs.logprob);
+        copy(&self.raw_logprob, &mut outputs.raw_logprob);
+        copy(&self.rank, &mut outputs.rank);
+        if let (Some((ids, logits, logprobs)), Some(candidates)) = (&self.candidates, &mut outputs.candidates) {
+            let (capacity, room) = (candidates.capacity, self.room);
+            copy_heads(ids, candidates.ids, capacity, room);
+            copy_heads(logits, candidates.logits, capacity, room);
+            copy_heads(logprobs, candidates.logprobs, capacity, room);
+        }
+    }
+}
+
+/// Copies `room` elements a row into the first of each `capacity`.
+fn copy_heads<T: Copy>(from: &[T], to: &mut [T], capacity: usize, room: usize) {
+    for (to, from) in to.chunks_mut(capacity.max(1)).zip(from.chunks(room.max(1))) {
+        to[..room].copy_from_slice(from);
+    }
+}
+
+/// One element a row, or the error that names the slice.
+fn one_a_row(what: &'static str, found: usize, expected: usize) -> Result<(), Error> {
+    if found == expected { Ok(()) } else { Err(Error::Length { what, found, expected }) }
+}
+
+/// A row without a candidate, as it lies before a stage: one that has nothing to do leaves it so.
+fn empty_row() -> StageRow {
+    StageRow { max: Key::NEG_INFINITY.bits(), key: Key::NEG_INFINITY.bits(), ..StageRow::zeroed() }
+}
+
+impl<D: Device> Backend for HostBackend<D> {
+    type Workspace = ();
+
+    fn name(&self) -> &'static str {
+        self.device.name()
+    }
+
+    fn description(&self) -> String {
+        self.device.description()
+    }
+
+    fn workspace(&self) {}
+
+    fn truncate(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        (): &mut (),
+    ) -> Result<Vec<Truncated>, Error> {
+        let (rows, vocab) = (logits.rows(), logits.vocab());
+        params.validate(logits)?;
+        if rows == 0 {
+            return Ok(Vec::new());
+        }
+        let memory = self.device.allocate(rows.saturating_mul(vocab).saturating_mul(size_of::<u64>()))?;
+        let more = |job: &mut Job<'_, D>| {
+            job.call.gathered = job.device.address(&memory);
+            job.call.gathered_stride = vocab as u64;
+            Ok(())
+        };
+        let stage_rows = vec![empty_row(); rows];
+        let stage_rows = self.run_stage(logits, params, plan, Stage::Truncate, &stage_rows, more)?;
+        let gathered: Vec<u64> = download(&self.device, &memory, rows * vocab)?;
+        let truncated = |(row, gathered): (&StageRow, &[u64])| {
+            let count = (row.gathered as usize).min(vocab);
+            // Threads append in any order.
+            let mut gathered: Vec<Candidate> = gathered[..count].iter().copied().map(Candidate::from_bits).collect();
+            gathered.sort_unstable_by_key(|candidate| candidate.id());
+            Truncated {
+                status: Status::from_bits(row.status),
+                max: Key::from_bits(row.max),
+                threshold: Key::from_bits(row.covered_above).value(),
+                gathered,
+                hit: row.hit != 0,
+            }
+        };
+        Ok(stage_rows.iter().zip(gathered.chunks(vocab)).map(truncated).collect())
+    }
+
+    fn search(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        truncated: &[Truncated],
+        (): &mut (),
+    ) -> Result<Vec<Cut>, Error> {
+        one_a_row("truncated", truncated.len(), logits.rows())?;
+        params.validate(logits)?;
+        if truncated.is_empty() {
+            return Ok(Vec::new());
+        }
+        // More candidates than logits are none of this row: the rest is not looked at.
+        let vocab = logits.vocab();
+        let count = |truncated: &Truncated| truncated.gathered.len().min(vocab);
+        let stride = truncated.iter().map(count).max().unwrap_or(0);
+        let mut gathered = vec![0u64; stride * truncated.len()];
+        for (room, truncated) in gathered.chunks_mut(stride.max(1)).zip(truncated) {
+            room.iter_mut().zip(&truncated.gathered).for_each(|(room, candidate)| *room = candidate.bits());
+        }
+        let stage_row = |truncated: &Truncated| StageRow {
+            status: truncated.status.bits(),
+            max: truncated.max.bits(),
+            covered_above: Key::new(truncated.threshold).bits(),
+            gathered: count(truncated) as u32,
+            hit: u32::from(truncated.hit),
+            ..empty_row()
+        };
+        let stage_rows: Vec<StageRow> = truncated.iter().map(stage_row).collect();
+        let more = |job: &mut Job<'_, D>| {
+            job.call.gathered = job.upload(&gathered)?;
+            job.call.gathered_stride = stride as u64;
+            Ok(())
+        };
+        let found = self.run_stage(logits, params, plan, Stage::Search, &stage_rows, more)?;
+        let cut = |row: &StageRow| Cut {
+            max: Key::from_bits(row.max),
+            key: Key::from_bits(row.key),
+            above: row.above,
+            tied: row.tied,
+            quota: row.quota,
+        };
+        Ok(found.iter().map(cut).collect())
+    }
+
+    fn dedup(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        cuts: &[Cut],
+        (): &mut (),
+    ) -> Result<Vec<Boundary>, Error> {
+        one_a_row("cuts", cuts.len(), logits.rows())?;
+        params.validate(logits)?;
+        if cuts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stage_row = |cut: &Cut| match cut.quota {
+            0 => empty_row(),
+            quota => StageRow {
+                max: cut.max.bits(),
+                key: cut.key.bits(),
+                above: cut.above,
+                tied: cut.tied,
+                quota,
+                ..empty_row()
+            },
+        };
+        let stage_rows: Vec<StageRow> = cuts.iter().map(stage_row).collect();
+        let found = self.run_stage(logits, params, &Plan::default(), Stage::Dedup, &stage_rows, |_| Ok(()))?;
+        let boundary = |row: &StageRow| Boundary {
+            max: Key::from_bits(row.max),
+            key: Key::from_bits(row.key),
+            id: row.id,
+            kept: row.kept,
+        };
+        Ok(found.iter().map(boundary).collect())
+    }
+
+    fn emit(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        boundaries: &[Boundary],
+        outputs: &mut Outputs<'_>,
+        (): &mut (),
+    ) -> Result<(), Error> {
+        one_a_row("boundaries", boundaries.len(), input.logits().rows())?;
+        let stage_row = |boundary: &Boundary| StageRow {
+            max: boundary.max.bits(),
+            key: boundary.key.bits(),
+            id: boundary.id,
+            kept: boundary.kept,
+            ..empty_row()
+        };
+        let stage_rows: Vec<StageRow> = boundaries.iter().map(stage_row).collect();
+        self.run_with_outputs(input, params, &Plan::default(), Some(&stage_rows), outputs)
+    }
+
+    fn run(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        (): &mut (),
+    ) -> Result<(), Error> {
+        self.run_with_outputs(input, params, plan, None, outputs)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,22 @@
+//! The device source of Qrita: one copy for CUDA, HIP and the SIMT shim, embedded as text.
+//!
+//! The files lie by scope of cooperation: `thread` (keys, weights, logarithm, Philox, effective logits), `warp` and
+//! `block` (reductions, pivot search, rank, sort), `row` (the stages). `policy.h` has the constants apart from the
+//! algorithm, `portability.h` all that differs between vendors. There is one kernel, `qrita`, which a build specialises by
+//! macros: see [`Specialization`]. What the host needs to know to launch it is here too: [`Call`], [`scratch_bytes`].
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod call;
+mod device;
+mod host;
+mod row_args;
+mod source;
+
+pub use call::{Call, DELTA_SIGMAS, JOINT, KEEP_ALL, RowArgs, StageRow};
+pub use device::Device;
+pub use host::HostBackend;
+pub use row_args::row_args;
+pub use source::{
+    ENTRY, GATHER_CAPACITY, Specialization, Stage, scratch_bytes, search_index, source, truncation_index,
+};

@@ -1,0 +1,141 @@
+//! The text of the kernel and the macros that specialise it.
+
+use qrita_core::{Dtype, Plan, Search, Truncation, logarithm, weight};
+
+/// The name of the kernel.
+pub const ENTRY: &str = "qrita";
+
+/// Candidates that a block gathers at most; a row with more is searched whole.
+pub const GATHER_CAPACITY: usize = 4096;
+
+/// Files in the order in which they are compiled, as one text.
+const FILES: &[(&str, &str)] = &[
+    ("policy.h", include_str!("device/policy.h")),
+    ("portability.h", include_str!("device/portability.h")),
+    ("call.h", include_str!("device/call.h")),
+    ("thread/key.h", include_str!("device/thread/key.h")),
+    ("thread/weight.h", include_str!("device/thread/weight.h")),
+    ("thread/logarithm.h", include_str!("device/thread/logarithm.h")),
+    ("thread/philox.h", include_str!("device/thread/philox.h")),
+    ("thread/effective.h", include_str!("device/thread/effective.h")),
+    ("block/reduce.h", include_str!("device/block/reduce.h")),
+    ("block/sort.h", include_str!("device/block/sort.h")),
+    ("row/state.h", include_str!("device/row/state.h")),
+    ("row/passes.h", include_str!("device/row/passes.h")),
+    ("row/truncate.h", include_str!("device/row/truncate.h")),
+    ("row/find.h", include_str!("device/row/find.h")),
+    ("row/search.h", include_str!("device/row/search.h")),
+    ("row/dedup.h", include_str!("device/row/dedup.h")),
+    ("row/emit.h", include_str!("device/row/emit.h")),
+    ("entry.h", include_str!("device/entry.h")),
+];
+
+/// The whole device source, with `#line` directives that name the files.
+///
+/// Tables and constants of weight and logarithm are not written there a second time: they are made of qrita-core's.
+pub fn source() -> String {
+    let mut source = String::new();
+    for (name, text) in FILES {
+        if *name == "thread/weight.h" {
+            source += &tables();
+        }
+        source += &format!("#line 1 \"{name}\"\n{text}\n");
+    }
+    source
+}
+
+fn tables() -> String {
+    let array = |name: &str, values: &[u64]| {
+        let values: Vec<String> = values.iter().map(|value| format!("{value:#x}ull")).collect();
+        format!("CONSTANT u64 {name}[{}] = {{ {} }};\n", values.len(), values.join(", "))
+    };
+    let constant = |name: &str, value: u64| format!("#define {name} {value:#x}ull\n");
+    [
+        "#line 1 \"tables\"\n".to_owned(),
+        array("EXP2_TABLE", &weight::EXP2_TABLE),
+        array("TAYLOR", &weight::TAYLOR),
+        constant("INV_LN2_64TH", weight::INV_LN2_64TH),
+        constant("LN2_64TH", weight::LN2_64TH),
+        array("RECIPROCAL_TABLE", &logarithm::RECIPROCAL_TABLE),
+        array("LN_TABLE", &logarithm::LN_TABLE),
+        array("INVERSES", &logarithm::INVERSES),
+        constant("LN2", logarithm::LN2),
+    ]
+    .concat()
+}
+
+/// Which part of the algorithm a build runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// All of it.
+    Run,
+    /// Stage 1 alone.
+    Truncate,
+    /// Stage 2 alone.
+    Search,
+    /// Stage 3 alone.
+    Dedup,
+    /// Stage 4 alone.
+    Emit,
+}
+
+/// What a build of the kernel is specialised for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Specialization {
+    /// The stored logits' type.
+    pub dtype: Dtype,
+    /// The switches; `autotune` chooses launch shapes and changes no code.
+    pub plan: Plan,
+    /// The part of the algorithm.
+    pub stage: Stage,
+    /// Whether rows have a bitmask, a bias, penalties, or padding of the vocabulary.
+    pub adjusted: bool,
+    /// Threads of a block: a multiple of the warp, at most 1024.
+    pub threads: u32,
+    /// Lanes of a warp: 32 or 64.
+    pub warp: u32,
+}
+
+impl Specialization {
+    /// The macros, as name and value. Forced fallback and duplication handling are read from the call and the row: they
+    /// choose no code.
+    pub fn defines(&self) -> Vec<(&'static str, u32)> {
+        vec![
+            ("DTYPE", self.dtype as u32),
+            ("TRUNCATION", truncation_index(self.plan.truncation)),
+            ("SEARCH", search_index(self.plan.search)),
+            ("STAGE", self.stage as u32),
+            ("ADJUSTED", u32::from(self.adjusted)),
+            ("THREADS", self.threads),
+            ("WARP", self.warp),
+        ]
+    }
+}
+
+/// The number that stands for a truncation in the source and in [`Call`](crate::Call).
+///
+/// A device streams a row in no order, so that no threshold can rise: its adaptive one is the sample's order statistic.
+pub fn truncation_index(truncation: Truncation) -> u32 {
+    match truncation {
+        Truncation::Off => 0,
+        Truncation::Paper => 1,
+        Truncation::Gaussian => 2,
+        Truncation::Quantile | Truncation::Adaptive => 3,
+    }
+}
+
+/// The number that stands for a search in the source and in [`Call`](crate::Call).
+pub fn search_index(search: Search) -> u32 {
+    match search {
+        Search::Quaternary => 0,
+        Search::Binary => 1,
+        Search::Sort => 2,
+        Search::Select => 3,
+    }
+}
+
+/// Bytes of scratch memory that a block needs for rows of `vocab` logits under `plan`.
+pub fn scratch_bytes(vocab: usize, plan: &Plan) -> usize {
+    let candidates = if plan.search == Search::Sort { vocab.max(GATHER_CAPACITY) } else { GATHER_CAPACITY };
+    candidates * size_of::<u64>()
+}
