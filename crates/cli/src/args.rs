@@ -283,9 +283,17 @@ pub(crate) struct ParameterArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Execution")]
 pub(crate) struct EngineArgs {
-    /// What computes: auto or cpu
+    #[cfg_attr(
+        feature = "cuda",
+        doc = "What computes: auto, cpu or cuda; auto is cuda where it can be used, else cpu"
+    )]
+    #[cfg_attr(not(feature = "cuda"), doc = "What computes: auto or cpu")]
     #[arg(long, value_name = "B", default_value_t = BackendKind::Auto)]
     pub(crate) backend: BackendKind,
+    /// The device of the CUDA backend, counted from 0
+    #[cfg(feature = "cuda")]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) device: usize,
     /// Threads of the CPU backend; 0 is all cores
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) threads: usize,

@@ -65,6 +65,10 @@ pub(crate) fn batches<'a>(
 /// The sampler that the arguments ask for.
 pub(crate) fn sampler(args: &EngineArgs, plan: Plan) -> Result<Sampler, Failure> {
     let mut builder = Sampler::builder().backend(args.backend).threads(args.threads).plan(plan);
+    #[cfg(feature = "cuda")]
+    {
+        builder = builder.device(args.device);
+    }
     if let Some(path) = &args.tables {
         builder = builder.tables(DeltaTables::load(path)?);
     }

@@ -62,7 +62,6 @@ fn arguments_that_can_not_be_used() {
         ("--rows 2..4", "--rows 2..4 is outside tensor `logits`, which has 3 rows"),
         ("--rows 2..2", "the range holds no row"),
         ("--rows two", "write a number of rows, or A..B"),
-        ("--backend cuda", "the cuda backend is not part of this build"),
         ("--backend hip", "the hip backend is not part of this build"),
         ("--backend tpu", "there is no backend `tpu`"),
         ("--search linear", "quaternary, binary, sort, select"),
@@ -184,10 +183,47 @@ fn info_names_every_backend() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success());
     assert!(text.starts_with(&format!("qrita {}\nbackend cpu: ", env!("CARGO_PKG_VERSION"))), "{text}");
-    for backend in ["cuda", "hip"] {
-        assert!(text.contains(&format!("backend {backend}: none (not part of this build)\n")), "{text}");
+    assert!(text.contains("backend hip: none (not part of this build)\n"), "{text}");
+    let auto = if cuda().is_ok() { "cuda" } else { "cpu" };
+    assert!(text.contains(&format!("chosen by --backend auto: {auto}, ")), "{text}");
+    let text = String::from_utf8(run(["info", "--backend", "cpu"]).stdout).unwrap();
+    assert!(text.contains("chosen by --backend cpu: cpu, "), "{text}");
+}
+
+/// What `qrita info` says of CUDA: the device, or why there is none.
+fn cuda() -> Result<String, String> {
+    let text = String::from_utf8(run(["info"]).stdout).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("backend cuda: ")).unwrap().to_owned();
+    match line.strip_prefix("none (").and_then(|why| why.strip_suffix(')')) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(line),
     }
-    assert!(text.contains("chosen by --backend auto: cpu, "), "{text}");
+}
+
+#[test]
+fn cuda_answers_as_the_cpu_or_says_why_not() {
+    let (file, cuda) = (fixture(), cuda());
+    let path = file.to_str().unwrap();
+    let args = ["filter", path, "--top-k", "5", "--backend", "cuda"];
+    if !cfg!(feature = "cuda") {
+        assert_eq!(cuda, Err("not part of this build".to_owned()));
+        let error = fails(2, &args);
+        assert!(error.contains("the cuda backend is not part of this build: choose auto or cpu"), "{error}");
+        return;
+    }
+    match cuda {
+        Ok(_) => {
+            for subcommand in ["filter", "sample"] {
+                let [cpu, cuda] = ["cpu", "cuda --device 0"].map(|backend| {
+                    prints(subcommand, &file, &format!("--top-k 50 --top-p 0.9 --format jsonl --backend {backend}"))
+                });
+                assert_eq!(cpu, cuda);
+            }
+        }
+        Err(why) => assert_eq!(fails(1, &args), format!("cuda: {why}")),
+    }
+    assert!(fails(1, &[&args[..], &["--device", "4096"]].concat()).starts_with("cuda: "));
+    assert!(fails(2, &["filter", path, "--device", "-1"]).contains("--device"));
 }
 
 #[test]

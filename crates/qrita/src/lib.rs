@@ -57,12 +57,14 @@
 //! # Features
 //!
 //! * `cpu` (default): the rayon and SIMD backend, and [`DeltaTables`].
+//! * `cuda`: the CUDA backend, and [`DeltaTables`]. It builds on every machine and needs neither a toolkit nor a device:
+//!   the driver and NVRTC are loaded at run time, and where they are missing, [`BackendKind::Auto`] takes the CPU.
 //! * `serde`: [`Plan`] and the policies can be written to and read from files.
 //!
 //! Without any backend the crate still compiles, and [`Sampler::new`] says that none is there.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-#![cfg_attr(not(feature = "cpu"), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(not(any(feature = "cpu", feature = "cuda")), allow(rustdoc::broken_intra_doc_links))]
 
 mod kind;
 mod sampler;
@@ -74,7 +76,7 @@ pub use qrita_core::{
     Sampled, Search, Shape, Sparse, Status, Ties, Truncated, Truncation, bf16, f16, logarithm, philox, weight,
     with_dtype,
 };
-#[cfg(feature = "cpu")]
+#[cfg(any(feature = "cpu", feature = "cuda"))]
 pub use qrita_delta_tables::DeltaTables;
 pub use sampler::{BuildError, Builder, Sampler};
 
@@ -82,4 +84,14 @@ pub use sampler::{BuildError, Builder, Sampler};
 #[cfg(feature = "cpu")]
 pub mod cpu {
     pub use qrita_cpu::{CpuBackend, Workspace};
+}
+
+/// The CUDA backend, and its entry points for logits that lie in device memory.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use qrita_cuda::{
+        Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, DeviceAdjustments, DeviceBatch,
+        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace, LaunchParams, RowArgs, ViewCandidates,
+        ViewInput, ViewOutputs, backend, cudarc,
+    };
 }

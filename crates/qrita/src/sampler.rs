@@ -24,7 +24,7 @@ pub enum BuildError {
     #[error("the {0} backend is not part of this build: enable the feature `{0}` of the crate qrita")]
     NotBuilt(BackendKind),
     /// The build has no backend at all.
-    #[error("this build has no backend: enable the feature `cpu` of the crate qrita")]
+    #[error("this build has no backend: enable the feature `cpu` or `cuda` of the crate qrita")]
     NoBackend,
     /// The backend could not start, or refused a call; the backend's own error.
     #[error(transparent)]
@@ -36,8 +36,10 @@ pub enum BuildError {
 pub struct Builder {
     backend: BackendKind,
     threads: usize,
+    #[cfg(feature = "cuda")]
+    device: usize,
     plan: Plan,
-    #[cfg(feature = "cpu")]
+    #[cfg(any(feature = "cpu", feature = "cuda"))]
     tables: Option<qrita_delta_tables::DeltaTables>,
 }
 
@@ -49,10 +51,20 @@ impl Builder {
         self
     }
 
-    /// Limits the CPU backend to this many threads: 0 (the default) is all cores, 1 the calling thread alone.
+    /// Limits the CPU backend to this many threads: 0 (the default) is all cores, 1 the calling thread alone. The other
+    /// backends have no use for it.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
+        self
+    }
+
+    /// Chooses among the CUDA devices, which count from 0 (the default) as `CUDA_VISIBLE_DEVICES` lets them through. The
+    /// CPU backend has no use for it.
+    #[cfg(feature = "cuda")]
+    #[must_use]
+    pub fn device(mut self, ordinal: usize) -> Self {
+        self.device = ordinal;
         self
     }
 
@@ -64,36 +76,65 @@ impl Builder {
     }
 
     /// Truncates by these delta tables, for example by ones that were fitted to a model's own logits.
-    #[cfg(feature = "cpu")]
+    #[cfg(any(feature = "cpu", feature = "cuda"))]
     #[must_use]
     pub fn tables(mut self, tables: qrita_delta_tables::DeltaTables) -> Self {
         self.tables = Some(tables);
         self
     }
 
-    /// Builds the sampler.
+    /// Builds the sampler. [`BackendKind::Auto`] is CUDA where this build has it and the device can be used, else the
+    /// CPU.
     ///
     /// # Errors
     /// The backend is not part of this build, or could not start.
     pub fn build(self) -> Result<Sampler, BuildError> {
         match self.backend {
-            BackendKind::Auto => self.cpu(BuildError::NoBackend),
-            BackendKind::Cpu => self.cpu(BuildError::NotBuilt(BackendKind::Cpu)),
+            BackendKind::Auto => self.auto(),
+            BackendKind::Cpu => self.cpu(),
+            BackendKind::Cuda => self.cuda(),
+        }
+    }
+
+    fn auto(&self) -> Result<Sampler, BuildError> {
+        let no_cuda = match self.cuda() {
+            Ok(sampler) => return Ok(sampler),
+            Err(error) => error,
+        };
+        match (self.cpu(), no_cuda) {
+            (Err(BuildError::NotBuilt(_)), BuildError::NotBuilt(_)) => Err(BuildError::NoBackend),
+            // Of the one backend that there is, why it could not start.
+            (Err(BuildError::NotBuilt(_)), no_cuda) => Err(no_cuda),
+            (cpu, _) => cpu,
         }
     }
 
     #[cfg(feature = "cpu")]
-    fn cpu(self, _absent: BuildError) -> Result<Sampler, BuildError> {
+    fn cpu(&self) -> Result<Sampler, BuildError> {
         let mut backend = qrita_cpu::CpuBackend::with_threads(self.threads)?;
-        if let Some(tables) = self.tables {
-            backend = backend.with_tables(tables);
+        if let Some(tables) = &self.tables {
+            backend = backend.with_tables(tables.clone());
         }
         Ok(Sampler::with_backend(backend).plan(self.plan))
     }
 
     #[cfg(not(feature = "cpu"))]
-    fn cpu(self, absent: BuildError) -> Result<Sampler, BuildError> {
-        Err(absent)
+    fn cpu(&self) -> Result<Sampler, BuildError> {
+        Err(BuildError::NotBuilt(BackendKind::Cpu))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self) -> Result<Sampler, BuildError> {
+        let mut backend = qrita_cuda::backend(self.device)?;
+        if let Some(tables) = &self.tables {
+            backend = backend.with_tables(tables.clone());
+        }
+        Ok(Sampler::with_backend(backend).plan(self.plan))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn cuda(&self) -> Result<Sampler, BuildError> {
+        Err(BuildError::NotBuilt(BackendKind::Cuda))
     }
 }
 
@@ -110,8 +151,8 @@ impl Sampler {
     ///
     #[cfg_attr(feature = "cpu", doc = "```")]
     #[cfg_attr(not(feature = "cpu"), doc = "```no_run")]
-    /// use qrita::{Plan, Sampler};
-    /// let sampler = Sampler::builder().threads(1).plan(Plan::paper()).build()?;
+    /// use qrita::{BackendKind, Plan, Sampler};
+    /// let sampler = Sampler::builder().backend(BackendKind::Cpu).threads(1).plan(Plan::paper()).build()?;
     /// assert_eq!(sampler.backend_name(), "cpu");
     /// # Ok::<(), qrita::BuildError>(())
     /// ```
@@ -141,7 +182,7 @@ impl Sampler {
         self.plan = plan;
     }
 
-    /// The backend's name: `cpu`.
+    /// The backend's name: `cpu`, `cuda`.
     pub fn backend_name(&self) -> &'static str {
         self.engine.name()
     }

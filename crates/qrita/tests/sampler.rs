@@ -3,12 +3,17 @@
 #![allow(missing_docs)]
 
 use qrita::{
-    Backend, BackendKind, BuildError, DeltaTables, Error, Input, Logits, LogitsMut, Outputs, Params, Plan, Sampler,
-    Truncation, UnknownBackend, available,
+    Availability, Backend, BackendKind, BuildError, DeltaTables, Error, Input, Logits, LogitsMut, Outputs, Params,
+    Plan, Sampler, Truncation, UnknownBackend, available,
 };
 use qrita_testkit::oracle::OracleBackend;
 
 const VOCAB: usize = 1000;
+
+/// Whether this build and this machine have CUDA: the tests hold with and without.
+fn cuda() -> Availability {
+    available().into_iter().find(|availability| availability.backend == "cuda").unwrap()
+}
 
 fn data() -> Vec<f32> {
     // Bumps of several heights, with many ties.
@@ -23,14 +28,20 @@ fn every_sampler_answers_as_the_oracle() {
     let plan = Plan::default();
     let kept = OracleBackend.filter(&logits, &params, &plan, &mut OracleBackend.workspace()).unwrap();
     let tokens = OracleBackend.sample(&logits, &params, &plan, &mut OracleBackend.workspace()).unwrap();
-    let samplers = [
+    let cpu = || Sampler::builder().backend(BackendKind::Cpu);
+    let mut samplers = vec![
         Sampler::new(BackendKind::Auto).unwrap(),
         Sampler::new(BackendKind::Cpu).unwrap(),
-        Sampler::builder().threads(1).build().unwrap(),
-        Sampler::builder().threads(3).plan(Plan::paper()).build().unwrap(),
-        Sampler::builder().tables(DeltaTables::normal()).build().unwrap(),
+        cpu().threads(1).build().unwrap(),
+        cpu().threads(3).plan(Plan::paper()).build().unwrap(),
+        cpu().tables(DeltaTables::normal()).build().unwrap(),
         Sampler::with_backend(OracleBackend),
     ];
+    if cuda().is_usable() {
+        let cuda = || Sampler::builder().backend(BackendKind::Cuda);
+        samplers.push(cuda().build().unwrap());
+        samplers.push(cuda().threads(3).plan(Plan::paper()).tables(DeltaTables::normal()).build().unwrap());
+    }
     for mut sampler in samplers {
         assert_eq!(sampler.filter(&logits, &params).unwrap(), kept, "{sampler:?}");
         assert_eq!(sampler.sample(&logits, &params).unwrap(), tokens, "{sampler:?}");
@@ -79,6 +90,51 @@ fn refusals_are_typed() {
     for kind in [BackendKind::Auto, BackendKind::Cpu] {
         assert_eq!(kind.to_string().parse(), Ok(kind));
     }
+    let built = Ok(BackendKind::Cuda);
+    let parsed = BackendKind::Cuda.to_string().parse();
+    assert_eq!(parsed, if cuda().compiled { built } else { Err(UnknownBackend::NotBuilt("cuda")) });
+}
+
+#[test]
+fn cuda_starts_or_says_why_not() {
+    let Availability { compiled, device, .. } = cuda();
+    let sampler = Sampler::new(BackendKind::Cuda);
+    let auto = Sampler::new(BackendKind::Auto).unwrap();
+    match (sampler, device) {
+        (Ok(sampler), Ok(device)) => {
+            assert_eq!((sampler.backend_name(), sampler.description()), ("cuda", device));
+            assert_eq!(auto.description(), sampler.description());
+        }
+        (Err(error), Err(why)) => {
+            let expected = if compiled {
+                BuildError::Backend(Error::Device { backend: "cuda", message: why })
+            } else {
+                BuildError::NotBuilt(BackendKind::Cuda)
+            };
+            assert_eq!(error, expected);
+            assert_eq!(auto.backend_name(), "cpu");
+        }
+        (sampler, device) => panic!("{sampler:?}, but {device:?}"),
+    }
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn a_device_that_is_not_there() {
+    let builder = Sampler::builder().device(4096);
+    let error = builder.clone().backend(BackendKind::Cuda).build().unwrap_err();
+    assert!(matches!(error, BuildError::Backend(Error::Device { backend: "cuda", .. })), "{error}");
+    assert_eq!(builder.build().unwrap().backend_name(), "cpu");
+}
+
+#[test]
+fn a_sampler_moves_between_threads() {
+    let mut sampler = Sampler::new(BackendKind::Auto).unwrap();
+    let ids = std::thread::spawn(move || {
+        let logits = [1.0f32, 3.0, 2.0];
+        sampler.filter(&Logits::new(&logits, 3).unwrap(), &Params::default().top_k(2)).unwrap()[0].ids.clone()
+    });
+    assert_eq!(ids.join().unwrap(), [1, 2]);
 }
 
 #[test]
@@ -86,8 +142,10 @@ fn availability_says_why_not() {
     let all = available();
     assert_eq!(
         all.iter().map(|a| (a.backend, a.compiled)).collect::<Vec<_>>(),
-        [("cpu", true), ("cuda", false), ("hip", false)]
+        [("cpu", true), ("cuda", cfg!(feature = "cuda")), ("hip", false)]
     );
     assert!(all[0].is_usable());
-    assert_eq!(all[1].device, Err("not part of this build".to_owned()));
+    for absent in all.iter().filter(|a| !a.compiled) {
+        assert_eq!(absent.device, Err("not part of this build".to_owned()));
+    }
 }

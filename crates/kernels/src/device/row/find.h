@@ -107,14 +107,23 @@ DEVICE Found pivot_search(const Row &row, int source, Goal goal, u32 low, u32 hi
 DEVICE Found rank_search(const Row &row, Goal goal) {
     u64 *weights = row.gathered + RANK_CAPACITY;
     u32 count = row.gathered_count;
-    for (u32 i = thread_index(); i < count; i += thread_count())
-        weights[i] = goal.by_mass ? weight_of_key(row, candidate_key(row.gathered[i])) : 1;
+    if (goal.by_mass)
+        for (u32 i = thread_index(); i < count; i += thread_count())
+            weights[i] = weight_of_key(row, candidate_key(row.gathered[i]));
     block_sync();
     u64 found = 0;
     for (u32 i = thread_index(); i < count; i += thread_count()) {
-        u64 candidate = row.gathered[i], before = 0;
-        for (u32 j = 0; j < count; j++) before += row.gathered[j] > candidate ? weights[j] : 0;
-        if (before < goal.value && before + weights[i] >= goal.value) found = candidate_key(candidate);
+        u64 candidate = row.gathered[i], before = 0, own = 1;
+        if (goal.by_mass) {
+            own = weights[i];
+            for (u32 j = 0; j < count; j++) before += row.gathered[j] > candidate ? weights[j] : 0;
+        } else {
+            u32 greater = 0;
+#pragma unroll 4
+            for (u32 j = 0; j < count; j++) greater += row.gathered[j] > candidate;
+            before = greater;
+        }
+        if (before < goal.value && before + own >= goal.value) found = candidate_key(candidate);
     }
     u32 key = (u32)block_pick(found);
     u32 above = (u32)sum_gathered(row, [=](u64 candidate) { return (u64)(candidate_key(candidate) > key); });

@@ -30,6 +30,25 @@ DEVICE Limit limit_of(Row &row, int source, Found found) {
     return limit;
 }
 
+// Leaves of the gathered those with keys from `low` on, of which they are known to have all above it.
+DEVICE void narrow_gathered(Row &row, u32 low) {
+    SHARED u32 count;
+    u64 *spare = row.gathered + RANK_CAPACITY;
+    block_sync();
+    if (thread_index() == 0) count = 0;
+    block_sync();
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+        u64 candidate = row.gathered[i];
+        if (candidate_key(candidate) >= low) spare[atomic_add(&count, 1u)] = candidate;
+    }
+    block_sync();
+    for (u32 i = thread_index(); i < count; i += thread_count()) row.gathered[i] = spare[i];
+    row.gathered_count = count;
+    u32 covered = low - 1;
+    row.covered_above = covered > row.covered_above ? covered : row.covered_above;
+    block_sync();
+}
+
 // The prefix of a need that is met at `found`.
 DEVICE Prefix top_p_prefix(const Row &row, Found found, const Limit &limit, u64 need) {
     u32 quota = ALL;
@@ -75,6 +94,8 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
         Found found = find(row, source, goal, floor);
         if (filter == 1) return top_p_prefix(row, found, limit, need);
         limit = limit_of(row, source, found);
+        // Top-p looks at what top-k left alone, and so does all that follows.
+        if (source == FROM_GATHERED && row.gathered_count <= RANK_CAPACITY) narrow_gathered(row, found.key);
     }
     return limit.prefix;
 }

@@ -55,9 +55,11 @@ DEVICE float gaussian_threshold(const Row &row, const float *sample, u32 count) 
     return t - margin;
 }
 
-// Close to the sample's order statistic at the share of the row that is wanted, by bisection of the range of its values: at
-// most a quarter more of the sample than wanted is above it, or the bisection has run out.
+// Close to the sample's order statistic at the share of the row that is wanted: the lower edge of the range of values, one of
+// equally many as the block has threads, in which it lies.
 DEVICE float quantile_threshold(const Row &row, const float *sample, u32 count) {
+    SHARED u32 counts[THREADS];
+    SHARED float edge;
     const float none = bits_float(0xFF800000u);
     u32 rank = (u32)(((u64)row.args.wanted * sample_size(row) + row.view.vocab - 1) / row.view.vocab);
     if (rank >= count) return none;
@@ -67,23 +69,24 @@ DEVICE float quantile_threshold(const Row &row, const float *sample, u32 count) 
         least = key < least ? key : least;
         greatest = key > greatest ? key : greatest;
     }
-    least = block_min(least);
-    greatest = block_max(greatest);
-    float low = key_value((u32)least), high = key_value((u32)greatest);
-    for (int step = 0; step < 20; step++) {
-        float middle = 0.5f * low + 0.5f * high;
-        u64 above = 0;
-        for (u32 i = thread_index(); i < count; i += thread_count()) above += sample[i] > middle;
-        above = block_sum(above);
-        if (above < rank) {
-            high = middle;
-        } else {
-            low = middle;
-            if (above <= rank + rank / 4) return low;
-        }
+    float low = key_value((u32)block_min(least)), high = key_value((u32)block_max(greatest));
+    // Ranges from the top. A span that overflows, or is 0, puts everything into the first.
+    float width = (high - low) / (float)thread_count();
+    counts[thread_index()] = 0;
+    block_sync();
+    for (u32 i = thread_index(); i < count; i += thread_count()) {
+        float range = (high - sample[i]) / width;
+        u32 at = range < (float)thread_count() ? (u32)range : thread_count() - 1;
+        atomic_add(&counts[range >= 0.0f ? at : 0], 1u);
     }
-    // Few values: below the least there is nothing to be lost.
-    return low == key_value((u32)least) ? none : low;
+    if (thread_index() == 0) edge = none;
+    block_sync();
+    u64 before = block_sum_before(counts[thread_index()]);
+    if (before < rank && before + counts[thread_index()] >= rank)
+        edge = high - (float)(thread_index() + 1) * width;
+    block_sync();
+    // The threshold is exclusive: what equals the least of the row has nothing to lose.
+    return edge > low ? edge : none;
 }
 
 DEVICE float threshold_of(const Row &row) {

@@ -1,0 +1,192 @@
+//! The kernel against the contract, on the machine, with either warp.
+//!
+//! Most of the suite runs as it is. Six tests would take minutes to hours, or more memory than a test machine has: they are
+//! ignored here (`cargo test -p qrita-simt -- --ignored` runs them) and run on every other backend. Smaller ones of the
+//! same kind stand in.
+
+use qrita_core::{Dtype, Plan};
+use qrita_kernels::HostBackend;
+use qrita_simt::SimtDevice;
+use qrita_testkit::batch::{Batch, Stored};
+use qrita_testkit::conformance::{Suite, Wanted};
+use qrita_testkit::rows::{self, Random, RowKind, Size};
+use qrita_testkit::{fixtures, oracle};
+
+type Backend = HostBackend<SimtDevice>;
+
+macro_rules! suite {
+    ($module:ident, $make:expr) => {
+        mod $module {
+            use super::*;
+
+            fn make() -> Backend {
+                $make
+            }
+
+            qrita_testkit::conformance_tests! { make();
+                ties_at_the_minimum
+                ties_in_one_group
+                ties_drawn_evenly
+                huge_negative_masks
+                logits_closer_than_a_billionth
+                positive_infinity
+                one_nan
+                nan_row_among_good_rows
+                all_negative_infinity
+                k_out_of_range
+                p_at_its_ends
+                p_near_one
+                p_on_equal_mass
+                k_then_p_renormalised
+                joint_order
+                logarithm_round_trip
+                large_mean
+                finite_in_one_block
+                heavy_top_token
+                parameters_out_of_range
+                strides_and_padding
+                alignment_and_odd_vocab
+                empty_batch
+                seeds_and_batch_mates
+                far_tail
+                position_advances
+                bitmask_shorter_than_vocab
+                logprob_after_filtering
+                greedy
+                invalid_parameters
+                invalid_adjustments
+                wrong_lengths
+                every_subset_of_outputs
+                overflow_is_never_silent
+                batch_invariance
+                workspace_keeps_nothing
+                shrinking_batches
+                stage_truncate
+                stage_search
+                stage_dedup
+                stage_emit
+            }
+
+            #[test]
+            fn some_random_rows() {
+                super::some_random_rows(&mut Suite::new(make));
+            }
+
+            #[test]
+            fn some_large_rows() {
+                super::some_large_rows(&mut Suite::new(make));
+            }
+
+            #[test]
+            fn some_real_rows() {
+                super::some_real_rows(&mut Suite::new(make));
+            }
+
+            suite! { @ignored
+                offsets_of_64_bits: "18 GB of memory"
+                zero_weight: "a million rows"
+                random_rows: "300 000 rows"
+                large_rows: "rows of two million logits"
+                real_rows: "every plan on real rows"
+                many_real_rows: "files that are not part of the repository"
+            }
+        }
+    };
+    (@ignored $($name:ident: $why:literal)*) => {$(
+        #[test]
+        #[ignore = $why]
+        fn $name() {
+            qrita_testkit::conformance::$name(make);
+        }
+    )*};
+}
+
+fn backend(warp: u32, threads: u32, seed: u64) -> Backend {
+    HostBackend::new(SimtDevice::new(warp, threads, seed))
+}
+
+suite!(warp32, backend(32, 64, 1));
+suite!(warp64, backend(64, 128, 2));
+
+/// Small rows under every plan, over and over: half of the suite's time.
+mod warp32_every_plan {
+    use super::*;
+
+    qrita_testkit::conformance_tests! { backend(32, 64, 1);
+        ties_at_k
+        f16_with_tiny_temperature
+        every_plan
+    }
+}
+
+/// The other tests run every plan too, on fewer rows: that must do for the second warp.
+mod warp64_every_plan {
+    use super::*;
+
+    fn make() -> Backend {
+        backend(64, 128, 2)
+    }
+
+    suite! { @ignored
+        ties_at_k: "every plan on small rows"
+        f16_with_tiny_temperature: "every plan on small rows"
+        every_plan: "every plan on small rows"
+    }
+}
+
+/// As the suite's `random_rows`: ten thousand of them.
+fn some_random_rows(suite: &mut Suite<Backend>) {
+    let plans = suite.plans().to_vec();
+    for seed in 0..100 {
+        let size = if seed % 50 == 0 { Size { rows: 6, vocab: 5000 } } else { Size { rows: 100, vocab: 300 } };
+        let batch = rows::batch(seed, size);
+        let mut random = Random::new(!seed);
+        let plan = random.pick(&plans);
+        let answers = oracle::answers(&batch.logits(), &batch.params(), &plan);
+        let wanted = match random.once_in(2) {
+            true => Wanted::all(batch.vocab),
+            false => Wanted::subset(random.bits() as u8, random.below(batch.vocab)),
+        };
+        let result = suite.compare(&batch, &answers, &plan, &wanted);
+        result.unwrap_or_else(|difference| panic!("{difference}\nseed {seed}"));
+    }
+}
+
+/// Every kind of row, wider than a block gathers.
+fn some_large_rows(suite: &mut Suite<Backend>) {
+    let mut random = Random::new(3);
+    for kinds in RowKind::ALL.chunks(6) {
+        suite.check(&rows::batch_of(kinds, 20_001, &mut random));
+    }
+}
+
+/// Rows of three real models: the plans that between them have every choice, as bf16; the default one in the other dtypes.
+fn some_real_rows(suite: &mut Suite<Backend>) {
+    let few = suite.few_plans();
+    for rows in fixtures::small() {
+        let wide: Vec<f32> = rows.logits.iter().take(2 * rows.vocab).map(|y| y.to_f32()).collect();
+        for (dtype, plans) in
+            [(Dtype::Bf16, &few[..]), (Dtype::F16, &[Plan::default()]), (Dtype::F32, &[Plan::default()])]
+        {
+            for (k, p) in [(50, 1.0), (0, 0.9), (50, 0.9)] {
+                let batch = Batch::of(Stored::narrow(&wide, dtype), rows.vocab).with(|params| {
+                    (params.top_k, params.top_p) = (vec![k], vec![p]);
+                    params.position = vec![0, 1];
+                });
+                suite.check_plans(&batch, plans);
+            }
+        }
+    }
+}
+
+/// A test that the suite gains must be named here too.
+#[test]
+fn every_test_of_the_suite_is_named() {
+    let (suite, here) = (include_str!("../../testkit/src/conformance/mod.rs"), include_str!("conformance.rs"));
+    let (_, list) = suite.split_once("conformance_tests! { $make;").unwrap();
+    let (list, _) = list.split_once('}').unwrap();
+    assert!(list.split_whitespace().count() >= 50);
+    for name in list.split_whitespace() {
+        assert!(here.split([' ', '\n', ':']).any(|word| word == name), "{name} is missing");
+    }
+}
