@@ -169,7 +169,7 @@ pub static INVERSES: [u64; 10] = [
     0x0CCC_CCCC_CCCC_CCCD,
 ];
 
-/// `ln(mass / 2^42)` in Q60, for a mass that holds at least the weight of the row's maximum.
+/// `ln(mass / 2^42)` in Q60, for a mass that holds at least the weight of the row's maximum; a smaller one counts as that.
 ///
 /// ```
 /// use qrita_core::logarithm::ln_mass;
@@ -180,7 +180,6 @@ pub static INVERSES: [u64; 10] = [
 /// ```
 #[inline]
 pub fn ln_mass(mass: u64) -> u64 {
-    debug_assert!(mass >= ONE);
     let mass = mass.max(ONE);
     let zeros = mass.leading_zeros();
     let m = mass << zeros; // Q63

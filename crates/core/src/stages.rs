@@ -43,7 +43,7 @@ impl Cut {
     /// How many tokens are kept.
     #[inline]
     pub fn kept(&self) -> u32 {
-        self.above + self.quota
+        self.above.saturating_add(self.quota)
     }
 }
 

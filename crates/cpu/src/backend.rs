@@ -203,14 +203,15 @@ impl Backend for CpuBackend {
     ) -> Result<Vec<Cut>, Error> {
         one_a_row("truncated", truncated.len(), logits.rows())?;
         self.collect(logits, params, plan, workspace, |work, row| {
-            let Truncated { max, threshold, gathered, hit, .. } = &truncated[row];
-            work.seen = Seen { max: max.value(), nan: false };
+            work.scan_only();
             if work.is_empty() {
                 return Cut::EMPTY;
             }
+            // What the caller says was gathered is looked at only if the row bears it out.
+            let Truncated { threshold, gathered, hit, .. } = &truncated[row];
+            work.plan.force_fallback |= !(*hit && work.has_gathered(gathered, *threshold));
             work.exec.first().gathered.clone_from(gathered);
             work.gathered = Gathered { covered_above: Key::new(*threshold) };
-            work.plan.force_fallback |= !hit;
             let prefix = work.search();
             work.cut(prefix)
         })

@@ -18,7 +18,7 @@ impl RowWork<'_, '_> {
         let source = if self.listed { Source::Gathered } else { Source::Row };
         match above {
             Some(above) if quota != Prefix::ALL => {
-                Boundary { max, key, id: self.tied_id(source, key, quota), kept: above + quota }
+                Boundary { max, key, id: self.tied_id(source, key, quota), kept: above.saturating_add(quota) }
             }
             _ => Boundary { max, key, id: u32::MAX, kept: self.count_from(source, key) as u32 },
         }
@@ -42,11 +42,7 @@ impl RowWork<'_, '_> {
             Some(_) => prefix.key,
             None => self.least_from(prefix.key),
         };
-        let above = match prefix.above {
-            Some(above) => above as usize,
-            None if key == Key::INFINITY => 0,
-            None => self.count_row(Key::from_bits(key.bits() + 1)),
-        };
+        let above = prefix.above.map_or_else(|| self.count_above(key), |above| above as usize);
         let tied = self.count_equal(key) as u32;
         Cut { max, key, above: above as u32, tied, quota: prefix.quota.min(tied) }
     }

@@ -107,7 +107,6 @@ impl RowWork<'_, '_> {
             self.gather_kept(boundary);
             self.listed = true;
         }
-        debug_assert_eq!(self.exec.first().gathered.len(), boundary.kept as usize);
     }
 
     fn listed_mass(&mut self) -> u64 {
@@ -154,7 +153,7 @@ impl RowWork<'_, '_> {
             at += 1;
         }
         let range = at * TILE..y.len().min((at + 1) * TILE);
-        let mut token = Candidate::new(boundary.key, NO_TOKEN);
+        let mut token = Candidate::new(Key::NEG_INFINITY, NO_TOKEN);
         y.tiles(range, &mut self.exec.first().tile, |first, tile| {
             let kept = (first as u32..).zip(tile).filter_map(|(id, &y)| {
                 let candidate = Candidate::new(Key::new(y), id);
@@ -163,16 +162,17 @@ impl RowWork<'_, '_> {
             token = walk_mass(kept, target);
         });
         let key = token.key();
-        let above = if key == Key::INFINITY { 0 } else { self.count_row(Key::from_bits(key.bits() + 1)) };
+        let above = self.count_above(key);
         let mut before = 0;
-        y.tiles(0..token.id() as usize, &mut self.exec.first().tile, |_, tile| {
+        y.tiles(0..y.len().min(token.id() as usize), &mut self.exec.first().tile, |_, tile| {
             before += kernels.count_equal(tile, key.value());
         });
         Drawn { token, rank: (above + before) as u32 }
     }
 }
 
-/// The first whose cumulative sum of weights exceeds `target`. The sum of all does.
+/// The first whose cumulative sum of weights exceeds `target`. The sum of all does, unless the boundary is none of the row:
+/// then no token.
 fn walk_mass(kept: impl Iterator<Item = (Candidate, u64)>, mut target: u64) -> Candidate {
     for (candidate, weight) in kept {
         if target < weight {
@@ -180,7 +180,7 @@ fn walk_mass(kept: impl Iterator<Item = (Candidate, u64)>, mut target: u64) -> C
         }
         target -= weight;
     }
-    unreachable!("the target lies within the mass")
+    Candidate::new(Key::NEG_INFINITY, NO_TOKEN)
 }
 
 /// How many of the `len` logits from id `first` on come with their ties: up to the boundary's id the logits equal to its key

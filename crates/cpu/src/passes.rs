@@ -22,6 +22,11 @@ impl RowWork<'_, '_> {
         self.sum_over_row(move |tile| kernels.count_above(tile, below))
     }
 
+    /// The row's candidates with greater keys.
+    pub(crate) fn count_above(&mut self, key: Key) -> usize {
+        if key == Key::INFINITY { 0 } else { self.count_row(Key::from_bits(key.bits() + 1).max(Key::LEAST)) }
+    }
+
     /// The row's candidates with this key.
     pub(crate) fn count_equal(&mut self, key: Key) -> usize {
         let kernels = self.kernels;

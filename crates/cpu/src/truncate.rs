@@ -74,7 +74,8 @@ impl RowWork<'_, '_> {
         }
     }
 
-    fn scan_only(&mut self) {
+    /// Notes the row's maximum and NaN, and gathers nothing.
+    pub(crate) fn scan_only(&mut self) {
         self.gather_above(f32::INFINITY);
     }
 
@@ -176,6 +177,22 @@ impl RowWork<'_, '_> {
         let margin = if plan.truncation == Truncation::Paper { 0.2 * t.abs() } else { SIGMA_MARGIN * sigma };
         let threshold = (t - margin) as f32;
         if threshold.is_nan() { f32::NEG_INFINITY } else { threshold }
+    }
+
+    /// Whether these are candidates of the row by ascending id, and all that it has above the threshold.
+    pub(crate) fn has_gathered(&mut self, gathered: &[Candidate], threshold: f32) -> bool {
+        let y = self.y;
+        let is_of_row = |candidate: &Candidate| {
+            let (id, mut logit) = (candidate.id() as usize, [f32::NEG_INFINITY]);
+            if id < y.len() {
+                y.fill(id, &mut logit);
+            }
+            candidate.key() > Key::NEG_INFINITY && candidate.key() == Key::new(logit[0])
+        };
+        let above = gathered.iter().filter(|candidate| candidate.key() > Key::new(threshold)).count();
+        gathered.is_sorted_by(|a, b| a.id() < b.id())
+            && gathered.iter().all(is_of_row)
+            && above == self.count_above(Key::new(threshold))
     }
 
     /// Whether the gathered set contains every candidate with a key from `key` on.

@@ -1,0 +1,59 @@
+//! Stages that run alone take what the caller hands them: whatever that is, they do not panic, and a search finds the
+//! right cut.
+
+use proptest::prelude::*;
+use qrita_core::{
+    Backend, Boundary, Candidate, Cut, Key, Logits, Outputs, Params, Plan, Search, Status, Truncated, Truncation,
+};
+use qrita_cpu::CpuBackend;
+
+fn key() -> impl Strategy<Value = Key> {
+    prop_oneof![any::<u32>().prop_map(Key::from_bits), (-3.0f32..3.0).prop_map(Key::new)]
+}
+
+fn truncated() -> impl Strategy<Value = Truncated> {
+    let gathered = prop::collection::vec((key(), 0u32..40), 0..30);
+    (key(), any::<f32>(), gathered, any::<bool>()).prop_map(|(max, threshold, gathered, hit)| Truncated {
+        status: Status::OK,
+        max,
+        threshold,
+        gathered: gathered.into_iter().map(|(key, id)| Candidate::new(key, id)).collect(),
+        hit,
+    })
+}
+
+proptest! {
+    #[test]
+    fn foreign_input_is_no_panic(
+        row in prop::collection::vec(-3.0f32..3.0, 1..40),
+        truncated in truncated(),
+        cut in (key(), key(), any::<u32>(), any::<u32>(), any::<u32>()),
+        boundary in (key(), key(), any::<u32>(), any::<u32>()),
+        (top_k, top_p) in (0u32..50, 0.0f32..1.2),
+        search in prop::sample::select(vec![Search::Quaternary, Search::Binary, Search::Sort, Search::Select]),
+    ) {
+        let backend = CpuBackend::with_threads(1).unwrap();
+        let mut workspace = backend.workspace();
+        let logits = Logits::new(&row, row.len()).unwrap();
+        let params = Params::default().top_k(top_k).top_p(top_p);
+        let plan = Plan { truncation: Truncation::Off, search, ..Plan::default() };
+
+        let right = backend.truncate(&logits, &params, &plan, &mut workspace).unwrap();
+        let right = backend.search(&logits, &params, &plan, &right, &mut workspace).unwrap();
+        prop_assert_eq!(backend.search(&logits, &params, &plan, &[truncated], &mut workspace).unwrap(), right);
+
+        let (max, key, above, tied, quota) = cut;
+        backend.dedup(&logits, &params, &[Cut { max, key, above, tied, quota }], &mut workspace).unwrap();
+
+        let (max, key, id, kept) = boundary;
+        let (mut token, mut logprob, mut rank) = ([0], [0.0], [0]);
+        let mut outputs = Outputs {
+            token: Some(&mut token),
+            logprob: Some(&mut logprob),
+            rank: Some(&mut rank),
+            ..Outputs::default()
+        };
+        let boundary = Boundary { max, key, id, kept };
+        backend.emit(logits.into(), &params, &[boundary], &mut outputs, &mut workspace).unwrap();
+    }
+}
