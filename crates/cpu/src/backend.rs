@@ -65,7 +65,8 @@ impl CpuBackend {
         let mut backend = CpuBackend::on_calling_thread();
         if threads > 1 {
             let name = |i| format!("qrita-{i}");
-            let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build();
+            // The calling thread works too.
+            let pool = ThreadPoolBuilder::new().num_threads(threads - 1).thread_name(name).build();
             let failed = |error| Error::Device { backend: "cpu", message: format!("cannot start threads: {error}") };
             backend.pool = Some(Arc::new(pool.map_err(failed)?));
             backend.threads = threads;

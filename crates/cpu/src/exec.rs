@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use qrita_core::{Logit, RowMut, with_dtype};
 use rayon::ThreadPool;
-use rayon::prelude::*;
 
 use crate::effective::TILE;
 use crate::workspace::Slot;
@@ -38,10 +37,8 @@ impl<'a> Exec<'a> {
             None => part(&mut self.slots[0], 0..len),
             Some(pool) => {
                 let each = len.div_ceil(TILE).div_ceil(self.slots.len()) * TILE;
-                pool.install(|| {
-                    self.slots.par_iter_mut().enumerate().for_each(|(i, slot)| {
-                        part(slot, (i * each).min(len)..((i + 1) * each).min(len));
-                    });
+                share(pool, self.slots.iter_mut().enumerate(), |(i, slot)| {
+                    part(slot, (i * each).min(len)..((i + 1) * each).min(len));
                 });
             }
         }
@@ -53,11 +50,9 @@ impl<'a> Exec<'a> {
             None => part(&mut self.slots[0], 0, row),
             Some(pool) => {
                 let each = row.as_ref().len().div_ceil(TILE).div_ceil(self.slots.len()) * TILE;
-                pool.install(|| {
-                    with_dtype!(RowMut, row, |stored| {
-                        let parts = stored.par_chunks_mut(each).zip(self.slots.par_iter_mut()).enumerate();
-                        parts.for_each(|(i, (stored, slot))| part(slot, i * each, Logit::wrap_mut(stored)));
-                    });
+                with_dtype!(RowMut, row, |stored| {
+                    let parts = stored.chunks_mut(each).zip(self.slots.iter_mut()).enumerate();
+                    share(pool, parts, |(i, (stored, slot))| part(slot, i * each, Logit::wrap_mut(stored)));
                 });
             }
         }
@@ -72,15 +67,28 @@ impl<'a> Exec<'a> {
 /// Runs `row` for every row, each on one thread, the next free thread taking the next row.
 pub(crate) fn over_rows(pool: &ThreadPool, slots: &mut [Slot], rows: usize, row: impl Fn(&mut Slot, usize) + Sync) {
     let next = AtomicUsize::new(0);
-    pool.install(|| {
-        slots.par_iter_mut().for_each(|slot| {
-            loop {
-                let i = next.fetch_add(1, Ordering::Relaxed);
-                if i >= rows {
-                    return;
-                }
-                row(slot, i);
+    share(pool, slots.iter_mut(), |slot| {
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= rows {
+                return;
             }
-        });
+            row(slot, i);
+        }
+    });
+}
+
+/// Runs `work` for each part: the first on the calling thread, which would else sleep until it is woken, the others in the
+/// pool.
+fn share<T: Send>(pool: &ThreadPool, mut parts: impl Iterator<Item = T>, work: impl Fn(T) + Sync) {
+    let first = parts.next();
+    let work = &work;
+    pool.in_place_scope(|scope| {
+        for part in parts {
+            scope.spawn(move |_| work(part));
+        }
+        if let Some(first) = first {
+            work(first);
+        }
     });
 }
