@@ -84,21 +84,51 @@ fn measure(backend: &CpuBackend, kind: Kind, dtype: Dtype, filter: Filter, bytes
     Times { copy, mask, token }
 }
 
+/// How many times as fast two threads are as one; the calls alternate.
 fn threads_ratio(filter: Filter) -> f64 {
     let rows = 64;
     let ring = Ring::new(Kind::LanguageModel, VOCAB, Dtype::F32, rows * VOCAB * 4);
-    let times = [1, 2].map(|threads| {
-        let backend = CpuBackend::with_threads(threads).expect("threads");
-        let (mut workspace, mut room) = (backend.workspace(), Room::new(rows, 4096));
-        let mut run = || {
+    let backends = [1, 2].map(|threads| CpuBackend::with_threads(threads).expect("threads"));
+    let mut workspaces = [(); 2].map(|()| backends[0].workspace());
+    let mut room = Room::new(rows, 4096);
+    let mut times = [const { Vec::new() }; 2];
+    for _ in 0..41 {
+        for ((backend, workspace), times) in backends.iter().zip(&mut workspaces).zip(&mut times) {
             let (params, plan) = (filter.params(), Plan::default());
-            let done = backend.run(ring.all().into(), &params, &plan, &mut room.outputs(), &mut workspace);
-            done.expect("the parameters are valid");
-        };
-        run();
-        median((0..15).map(|_| timed(&mut run)).collect())
-    });
-    times[0] / times[1]
+            times.push(timed(|| {
+                let done = backend.run(ring.all().into(), &params, &plan, &mut room.outputs(), workspace);
+                done.expect("the parameters are valid");
+            }));
+        }
+    }
+    let [one, two] = times.map(median);
+    one / two
+}
+
+/// The same of nothing but reading the rows: what the memory has to give.
+fn read_ratio() -> f64 {
+    let ring = Ring::new(Kind::LanguageModel, VOCAB, Dtype::F32, 64 * VOCAB * 4);
+    let Row::F32(all) = ring.all().data() else { return f64::NAN };
+    let read = |part: &[f32]| {
+        let mut lanes = [f32::NEG_INFINITY; 64];
+        for block in part.as_chunks::<64>().0 {
+            lanes.iter_mut().zip(block).for_each(|(lane, &y)| *lane = if y > *lane { y } else { *lane });
+        }
+        black_box(lanes);
+    };
+    let (first, second) = all.split_at(all.len() / 2);
+    let mut times = [const { Vec::new() }; 2];
+    for _ in 0..41 {
+        times[0].push(timed(|| read(all)));
+        times[1].push(timed(|| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| read(first));
+                read(second);
+            });
+        }));
+    }
+    let [one, two] = times.map(median);
+    one / two
 }
 
 fn main() -> io::Result<ExitCode> {
@@ -124,5 +154,6 @@ fn main() -> io::Result<ExitCode> {
         within &= ratio >= 1.8;
         writeln!(out, "64 rows, {:11} two threads are {ratio:.2} times as fast as one; at least 1.8", filter.name())?;
     }
+    writeln!(out, "64 rows, only read: two threads are {:.2} times as fast as one", read_ratio())?;
     Ok(if check && !within { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
