@@ -138,7 +138,9 @@ fn threads(c: &mut Criterion) {
     let (vocab, rows) = (128_256, 64);
     let ring = Ring::new(Kind::LanguageModel, vocab, Dtype::F32, rows * vocab * 4);
     let mut group = group(c, "threads/64 rows", rows * vocab * 4);
-    for threads in [1, 2, 0] {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // On two cores, all of them are two.
+    for threads in [1, 2, cores].into_iter().take(if cores > 2 { 3 } else { 2 }) {
         let backend = CpuBackend::with_threads(threads).expect("threads");
         let mut workspace = backend.workspace();
         for filter in Filter::ALL {
