@@ -56,6 +56,16 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Refuses a slice of another length than this.
+    ///
+    /// # Errors
+    /// [`Error::Length`], which names it.
+    pub fn check_length(what: &'static str, found: usize, expected: usize) -> Result<(), Error> {
+        if found == expected { Ok(()) } else { Err(Error::Length { what, found, expected }) }
+    }
+}
+
 fn place(row: Option<usize>) -> String {
     match row {
         Some(row) => alloc::format!("in row {row}"),

@@ -55,21 +55,19 @@ impl Outputs<'_> {
     /// # Errors
     /// [`Error::Length`] names the slice that does not.
     pub fn validate(&self, rows: usize) -> Result<(), Error> {
-        let exact = |what, found: Option<usize>, expected| match found {
-            Some(found) if found != expected => Err(Error::Length { what, found, expected }),
-            _ => Ok(()),
-        };
-        exact("status", self.status.as_ref().map(|s| s.len()), rows)?;
-        exact("kept", self.kept.as_ref().map(|s| s.len()), rows)?;
-        exact("token", self.token.as_ref().map(|s| s.len()), rows)?;
-        exact("logprob", self.logprob.as_ref().map(|s| s.len()), rows)?;
-        exact("raw_logprob", self.raw_logprob.as_ref().map(|s| s.len()), rows)?;
-        exact("rank", self.rank.as_ref().map(|s| s.len()), rows)?;
+        let one_a_row =
+            |what, found: Option<usize>| found.map_or(Ok(()), |found| Error::check_length(what, found, rows));
+        one_a_row("status", self.status.as_ref().map(|s| s.len()))?;
+        one_a_row("kept", self.kept.as_ref().map(|s| s.len()))?;
+        one_a_row("token", self.token.as_ref().map(|s| s.len()))?;
+        one_a_row("logprob", self.logprob.as_ref().map(|s| s.len()))?;
+        one_a_row("raw_logprob", self.raw_logprob.as_ref().map(|s| s.len()))?;
+        one_a_row("rank", self.rank.as_ref().map(|s| s.len()))?;
         if let Some(c) = &self.candidates {
             let room = rows.saturating_mul(c.capacity);
-            exact("candidate ids", Some(c.ids.len()), room)?;
-            exact("candidate logits", Some(c.logits.len()), room)?;
-            exact("candidate logprobs", Some(c.logprobs.len()), room)?;
+            Error::check_length("candidate ids", c.ids.len(), room)?;
+            Error::check_length("candidate logits", c.logits.len(), room)?;
+            Error::check_length("candidate logprobs", c.logprobs.len(), room)?;
         }
         Ok(())
     }

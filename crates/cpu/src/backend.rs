@@ -153,11 +153,6 @@ impl CpuBackend {
     }
 }
 
-/// One element a row, or the error that names the slice.
-fn one_a_row(what: &'static str, found: usize, expected: usize) -> Result<(), Error> {
-    if found == expected { Ok(()) } else { Err(Error::Length { what, found, expected }) }
-}
-
 impl Backend for CpuBackend {
     type Workspace = Workspace;
 
@@ -202,7 +197,7 @@ impl Backend for CpuBackend {
         truncated: &[Truncated],
         workspace: &mut Workspace,
     ) -> Result<Vec<Cut>, Error> {
-        one_a_row("truncated", truncated.len(), logits.rows())?;
+        Error::check_length("truncated", truncated.len(), logits.rows())?;
         self.collect(logits, params, plan, workspace, |work, row| {
             work.scan_only();
             if work.is_empty() {
@@ -225,7 +220,7 @@ impl Backend for CpuBackend {
         cuts: &[Cut],
         workspace: &mut Workspace,
     ) -> Result<Vec<Boundary>, Error> {
-        one_a_row("cuts", cuts.len(), logits.rows())?;
+        Error::check_length("cuts", cuts.len(), logits.rows())?;
         self.collect(logits, params, &Plan::default(), workspace, |work, row| {
             let Cut { max, key, above, quota, .. } = cuts[row];
             if quota == 0 {
@@ -244,7 +239,7 @@ impl Backend for CpuBackend {
         outputs: &mut Outputs<'_>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        one_a_row("boundaries", boundaries.len(), input.logits().rows())?;
+        Error::check_length("boundaries", boundaries.len(), input.logits().rows())?;
         self.run_rows(input, params, &Plan::default(), outputs, workspace, |work, row| {
             work.seen = Seen { max: boundaries[row].max.value(), nan: false };
             (boundaries[row], Status::OK)

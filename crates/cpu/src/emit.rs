@@ -38,7 +38,7 @@ impl RowWork<'_, '_> {
             if listed {
                 self.list(boundary);
             }
-            let kept_mass = if listed { self.listed_mass() } else { self.row_mass(boundary) };
+            let kept_mass = if listed { self.gathered_mass_where(|_| true) } else { self.row_mass(boundary) };
             if draws {
                 let target = target(self.random(), kept_mass);
                 let drawn = if listed { self.draw_listed(target) } else { self.draw_row(boundary, target) };
@@ -107,17 +107,6 @@ impl RowWork<'_, '_> {
             self.gather_kept(boundary);
             self.listed = true;
         }
-    }
-
-    fn listed_mass(&mut self) -> u64 {
-        let (kernels, law) = (self.kernels, self.law(Key::LEAST));
-        let Slot { gathered, tile, .. } = self.exec.first();
-        let mut mass = 0;
-        for part in gathered.chunks(TILE) {
-            tile.iter_mut().zip(part).for_each(|(y, candidate)| *y = candidate.logit());
-            mass += kernels.mass(&tile[..part.len()], &law);
-        }
-        mass
     }
 
     fn draw_listed(&mut self, target: u64) -> Drawn {
@@ -191,13 +180,14 @@ pub(crate) fn with_ties(boundary: Boundary, first: usize, len: usize) -> usize {
 
 /// The mass of what a boundary keeps of a tile.
 fn kept_mass(kernels: &Kernels, law: &Law, boundary: Boundary, first: usize, tile: &[f32]) -> u64 {
-    let key = boundary.key;
     let (head, tail) = tile.split_at(with_ties(boundary, first, tile.len()));
-    let mass = kernels.mass(head, &Law { floor: key.value(), ..*law });
-    if tail.is_empty() || key == Key::INFINITY {
-        return mass;
-    }
-    mass + kernels.mass(tail, &Law { floor: Key::from_bits(key.bits() + 1).value(), ..*law })
+    kernels.mass(head, &Law { floor: boundary.key.value(), ..*law })
+        + kernels.mass(tail, &Law { floor: floor_above(boundary.key), ..*law })
+}
+
+/// The least logit above a key; NaN above +∞, which no logit is at least.
+fn floor_above(key: Key) -> f32 {
+    if key == Key::INFINITY { f32::NAN } else { Key::from_bits(key.bits() + 1).value() }
 }
 
 /// Stores −∞ over everything in a row that the boundary does not keep.
@@ -245,11 +235,8 @@ fn mask_part(
 ) {
     let with_ties = with_ties(boundary, start, part.as_ref().len());
     let (head, tail) = part.split_at(with_ties);
-    // No logit is at least NaN: above +∞ there is nothing to keep.
-    let key = boundary.key;
-    let above = if key == Key::INFINITY { f32::NAN } else { Key::from_bits(key.bits() + 1).value() };
-    mask_from(head, start, adjustments, key.value(), kernels, buffer);
-    mask_from(tail, start + with_ties, adjustments, above, kernels, buffer);
+    mask_from(head, start, adjustments, boundary.key.value(), kernels, buffer);
+    mask_from(tail, start + with_ties, adjustments, floor_above(boundary.key), kernels, buffer);
 }
 
 /// Stores −∞ over all effective logits below `cut`.

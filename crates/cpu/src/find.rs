@@ -24,7 +24,7 @@ impl RowWork<'_, '_> {
             (Search::Sort, Source::Gathered) => self.search_sorted(goal),
             (Search::Select, Source::Gathered) => match goal {
                 Goal::Count(k) => self.select_count(k),
-                Goal::Mass(_) => self.select_mass(goal),
+                Goal::Mass(need) => self.select_mass(need),
             },
         }
     }
@@ -87,12 +87,11 @@ impl RowWork<'_, '_> {
     }
 
     /// Sorts only as much of the gathered set as meets the goal, in portions that grow fourfold: most rows need few.
-    fn select_mass(&mut self, goal: Goal) -> Found {
+    fn select_mass(&mut self, need: u64) -> Found {
         let (kernels, law) = (self.kernels, self.law(Key::LEAST));
         let Slot { gathered, ordered, .. } = self.exec.first();
         ordered.clone_from(gathered);
-        let (mut start, mut portion) = (0, 64);
-        let (mut above, mut mass) = (0, 0);
+        let (mut start, mut portion, mut mass) = (0, 64, 0);
         loop {
             let end = ordered.len().min(start + portion);
             if end < ordered.len() {
@@ -101,18 +100,15 @@ impl RowWork<'_, '_> {
             ordered[start..end].sort_unstable_by(|a, b| b.cmp(a));
             let met = ordered[start..end].iter().position(|candidate| {
                 mass += kernels.weight(candidate.logit(), &law);
-                mass >= match goal {
-                    Goal::Mass(need) => need,
-                    Goal::Count(_) => 0,
-                }
+                mass >= need
             });
             if let Some(at) = met {
                 let key = ordered[start + at].key();
                 // A group of ties is one value: back to its first.
                 let first = ordered[..=start + at].partition_point(|candidate| candidate.key() > key);
                 let tied = (start + at + 1 - first) as u64;
-                above += first as u32;
-                return Found { key, above, mass_above: mass - tied * kernels.weight(key.value(), &law) };
+                let mass_above = mass - tied * kernels.weight(key.value(), &law);
+                return Found { key, above: first as u32, mass_above };
             }
             if end == ordered.len() {
                 debug_assert!(false, "the goal is met by the whole set");

@@ -98,19 +98,15 @@ fn walk_down(goal: Goal, histogram: &[Bucket; BUCKETS + 1], start: &mut Found) -
 }
 
 impl RowWork<'_, '_> {
-    /// Finds where a share of the mass of all candidates from `floor` on is met, and that mass: the first histogram
-    /// tells it, so that no pass is made for it alone. `goal` makes a goal of the mass, or none if any prefix will do.
-    pub(crate) fn search_share(
-        &mut self,
-        floor: Key,
-        goal: impl Fn(u64) -> Option<Goal>,
-    ) -> (Option<(Goal, Found)>, u64) {
+    /// The mass of all candidates from `floor` on, and where the `need` that it makes is met, unless that is 0. The first
+    /// histogram tells the mass, so that no pass is made for it alone.
+    pub(crate) fn search_share(&mut self, floor: Key, need: impl Fn(u64) -> u64) -> (u64, Option<Found>) {
         let (low, high) = (floor.max(self.least_key(1)), Key::new(self.seen.max));
         let division = Division::new(low, high);
         self.fill_histogram(division, true);
         let mass = self.exec.first().histogram[..BUCKETS].iter().map(|bucket| bucket.mass).sum();
-        let found = goal(mass).map(|goal| (goal, self.descend(goal, division)));
-        (found, mass)
+        let need = need(mass);
+        (mass, (need > 0).then(|| self.descend(Goal::Mass(need), division)))
     }
 
     /// Finds where `goal` is met among the row's candidates with keys in `low ..= high`. As for the pivot search, the

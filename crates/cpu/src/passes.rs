@@ -17,14 +17,17 @@ impl RowWork<'_, '_> {
 
     /// The row's candidates with keys from `low` on.
     pub(crate) fn count_row(&mut self, low: Key) -> usize {
-        let kernels = self.kernels;
-        let below = low.value().next_down();
-        self.sum_over_row(move |tile| kernels.count_above(tile, below))
+        self.count_greater(low.value().next_down())
     }
 
     /// The row's candidates with greater keys.
     pub(crate) fn count_above(&mut self, key: Key) -> usize {
-        if key == Key::INFINITY { 0 } else { self.count_row(Key::from_bits(key.bits() + 1).max(Key::LEAST)) }
+        self.count_greater(key.value())
+    }
+
+    fn count_greater(&mut self, value: f32) -> usize {
+        let kernels = self.kernels;
+        self.sum_over_row(move |tile| kernels.count_above(tile, value))
     }
 
     /// The row's candidates with this key.

@@ -232,12 +232,12 @@ impl<'a, 'w> RowWork<'a, 'w> {
     /// As [`search_top_p`](Self::search_top_p) by histograms of the row, which tell its mass on the way.
     fn search_top_p_in_row(&mut self, floor: Key) -> Prefix {
         let p = self.params.top_p;
-        let (found, mass) = self.search_share(floor, |mass| Some(Goal::Mass(need(p, mass))).filter(|_| p > 0.0));
+        let (mass, found) = self.search_share(floor, |mass| need(p, mass));
         if floor == Key::LEAST {
             self.raw_mass = Some(mass);
         }
         match found {
-            Some((_, found)) => self.top_p(found, None, need(p, mass)).prefix,
+            Some(found) => self.top_p(found, None, need(p, mass)).prefix,
             None => self.first_maximum().prefix,
         }
     }

@@ -1,16 +1,16 @@
 //! Launch shapes, apart from the code that launches.
 
-/// Threads of a block for wide rows: the most there are, since one block has the whole row to stream.
+/// Threads of a block for wide rows. One block has the whole row to stream, and of more threads than this the registers of
+/// a multiprocessor would not hold two blocks.
 pub(crate) const WIDE_THREADS: u32 = 512;
 
 /// Threads of a block for narrow rows, where barriers cost more than the streaming.
 pub(crate) const NARROW_THREADS: u32 = 256;
 
-/// From here on a row is wide: 16 logits a thread of a wide block.
+/// From here on a row is wide: 32 logits a thread of a wide block.
 const WIDE_VOCAB: usize = 1 << 14;
 
-/// Blocks of a launch for each multiprocessor: two of 1024 threads fill it, and while one waits at a barrier the other
-/// streams.
+/// Blocks of a launch for each multiprocessor: while one waits at a barrier the other streams.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
 
 /// Threads of a block for rows of `vocab` logits.

@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaFunction, result};
 use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse};
 use qrita_delta_tables::DeltaTables;
-use qrita_kernels::{Call, RowArgs, Specialization, Stage, row_args, scratch_bytes, search_index, truncation_index};
+use qrita_kernels::{Call, RowArgs, Specialization, Stage, row_args, scratch_bytes};
 
 use crate::context::{Context, driver};
 use crate::{NAME, policy};
@@ -310,10 +310,7 @@ impl CudaSampler {
             rank: outputs.rank,
             scratch: workspace.address,
             scratch_stride: scratch_bytes(vocab, &self.plan) as u64,
-            truncation: truncation_index(self.plan.truncation),
-            search: search_index(self.plan.search),
             force_fallback: u32::from(self.plan.force_fallback),
-            duplicates: u32::from(self.plan.duplicates),
             ..Call::default()
         };
         let threads = policy::threads(vocab, self.plan.autotune);

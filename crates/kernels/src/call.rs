@@ -52,11 +52,9 @@ pub struct Call {
     pub scratch: u64,
     pub scratch_stride: u64,
 
-    /// The plan, for a build that takes it at run time.
-    pub truncation: u32,
-    pub search: u32,
+    /// 1 to treat every truncation as a miss.
     pub force_fallback: u32,
-    pub duplicates: u32,
+    pub unused: u32,
 }
 
 /// The parameters of a row, with what the host makes of them.

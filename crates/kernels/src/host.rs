@@ -15,7 +15,7 @@ use qrita_delta_tables::DeltaTables;
 use crate::call::{Call, RowArgs, StageRow};
 use crate::device::Device;
 use crate::row_args::row_args;
-use crate::source::{Specialization, Stage, scratch_bytes, search_index, truncation_index};
+use crate::source::{Specialization, Stage, scratch_bytes};
 
 /// Qrita on a device, for callers with host memory.
 ///
@@ -81,10 +81,7 @@ impl<D: Device> HostBackend<D> {
                 vocab: vocab as u32,
                 valid_vocab: vocab as u32,
                 scratch_stride: scratch_stride as u64,
-                truncation: truncation_index(plan.truncation),
-                search: search_index(plan.search),
                 force_fallback: u32::from(plan.force_fallback),
-                duplicates: u32::from(plan.duplicates),
                 ..Call::default()
             },
             logits: data,
@@ -383,11 +380,6 @@ fn copy_heads<T: Copy>(from: &[T], to: &mut [T], capacity: usize, room: usize) {
     }
 }
 
-/// One element a row, or the error that names the slice.
-fn one_a_row(what: &'static str, found: usize, expected: usize) -> Result<(), Error> {
-    if found == expected { Ok(()) } else { Err(Error::Length { what, found, expected }) }
-}
-
 /// A row without a candidate, as it lies before a stage: one that has nothing to do leaves it so.
 fn empty_row() -> StageRow {
     StageRow { max: Key::NEG_INFINITY.bits(), key: Key::NEG_INFINITY.bits(), ..StageRow::zeroed() }
@@ -451,7 +443,7 @@ impl<D: Device> Backend for HostBackend<D> {
         truncated: &[Truncated],
         (): &mut (),
     ) -> Result<Vec<Cut>, Error> {
-        one_a_row("truncated", truncated.len(), logits.rows())?;
+        Error::check_length("truncated", truncated.len(), logits.rows())?;
         params.validate(logits)?;
         if truncated.is_empty() {
             return Ok(Vec::new());
@@ -496,7 +488,7 @@ impl<D: Device> Backend for HostBackend<D> {
         cuts: &[Cut],
         (): &mut (),
     ) -> Result<Vec<Boundary>, Error> {
-        one_a_row("cuts", cuts.len(), logits.rows())?;
+        Error::check_length("cuts", cuts.len(), logits.rows())?;
         params.validate(logits)?;
         if cuts.is_empty() {
             return Ok(Vec::new());
@@ -531,7 +523,7 @@ impl<D: Device> Backend for HostBackend<D> {
         outputs: &mut Outputs<'_>,
         (): &mut (),
     ) -> Result<(), Error> {
-        one_a_row("boundaries", boundaries.len(), input.logits().rows())?;
+        Error::check_length("boundaries", boundaries.len(), input.logits().rows())?;
         let stage_row = |boundary: &Boundary| StageRow {
             max: boundary.max.bits(),
             key: boundary.key.bits(),

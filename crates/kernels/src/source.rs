@@ -112,7 +112,7 @@ impl Specialization {
     }
 }
 
-/// The number that stands for a truncation in the source and in [`Call`](crate::Call).
+/// The number that stands for a truncation in the source.
 ///
 /// A device streams a row in no order, so that no threshold can rise: its adaptive one is the sample's order statistic.
 pub fn truncation_index(truncation: Truncation) -> u32 {
@@ -124,7 +124,7 @@ pub fn truncation_index(truncation: Truncation) -> u32 {
     }
 }
 
-/// The number that stands for a search in the source and in [`Call`](crate::Call).
+/// The number that stands for a search in the source.
 pub fn search_index(search: Search) -> u32 {
     match search {
         Search::Quaternary => 0,

@@ -16,6 +16,9 @@ const NAME: &str = "simt";
 /// Blocks of a launch: few, so that each takes several rows.
 const BLOCKS: u32 = 3;
 
+/// Switches that a row may take: a hundred times what one takes on average.
+const ROW_LIMIT: u64 = 1 << 22;
+
 /// A device without hardware: runs the kernel on the machine.
 ///
 /// ```
@@ -129,16 +132,15 @@ impl Device for SimtDevice {
         let switches = Switches {
             truncation: truncation_index(plan.truncation),
             search: search_index(plan.search),
-            force_fallback: plan.force_fallback.into(),
-            duplicates: plan.duplicates.into(),
             adjusted: adjusted.into(),
         };
         let launch = self.launches.fetch_add(1, Ordering::Relaxed);
         let seed = self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(launch);
         let kernel = KERNELS[usize::from(warp == 64)][dtype as usize][stage as usize];
+        let limit = ROW_LIMIT * u64::from(call.rows + 1);
         // SAFETY: the table's kernels take a `Call`, and this one is for this warp; the addresses in the call are of
         // memories of this device, which their owner holds until the launch is over.
-        let report = unsafe { Grid { warp, threads, blocks, seed }.run(kernel, call, &switches) }
+        let report = unsafe { Grid { warp, threads, blocks, seed, limit }.run(kernel, call, &switches) }
             .map_err(|fault| Self::error(format!("{fault} (launch {launch} of seed {})", self.seed)))?;
         self.switches.fetch_add(report.switches, Ordering::Relaxed);
         self.check()

@@ -26,8 +26,6 @@ unsafe impl Sync for Kernel {}
 pub struct Switches {
     pub truncation: u32,
     pub search: u32,
-    pub force_fallback: u32,
-    pub duplicates: u32,
     pub adjusted: u32,
 }
 
@@ -42,6 +40,8 @@ pub struct Grid {
     pub blocks: u32,
     /// Chooses the schedule.
     pub seed: u64,
+    /// Switches after which the launch is given up: a kernel that went wrong may never end.
+    pub limit: u64,
 }
 
 /// What a launch did.
@@ -81,6 +81,7 @@ unsafe extern "C" {
         blocks: u32,
         order: *mut u32,
         seed: u64,
+        limit: u64,
         count: *mut u64,
     ) -> *const c_char;
 }
@@ -128,7 +129,7 @@ impl Grid {
     /// `copies` are of one kernel, which was defined by `SIMT_KERNEL` for this warp and an argument of type `T`, with room
     /// for `threads` threads; every address in `argument` is valid for what the kernel does with it.
     pub unsafe fn run<T>(&self, copies: &[&Kernel], argument: &T, switches: &Switches) -> Result<Report, Fault> {
-        let Grid { warp, threads, blocks, seed } = *self;
+        let Grid { warp, threads, blocks, seed, limit } = *self;
         assert!(warp == 32 || warp == 64, "a warp of {warp} lanes");
         assert!(threads > 0 && threads <= 1024 && threads.is_multiple_of(warp), "{threads} threads of warps of {warp}");
         let mut order = vec![0; blocks as usize];
@@ -152,6 +153,7 @@ impl Grid {
                 blocks,
                 order.as_mut_ptr(),
                 seed,
+                limit,
                 &raw mut count,
             )
         };

@@ -14,6 +14,7 @@
 //! - a missing barrier: some schedules give other results (see `tests/planted.rs` for how many it takes);
 //! - divergence: threads that meet at different collectives, or at one collective at different places in the source;
 //! - threads that wait for others that have ended or wait elsewhere, with the place where each one waits;
+//! - loops without an end, as long as there is a collective in them;
 //! - writes outside an allocation ([`SimtMemory`] is fenced), and reads there, which yield a huge number;
 //! - reads of memory that nothing was written to: allocations start as `A5` bytes, and so does the shared memory of every
 //!   block;
@@ -23,8 +24,8 @@
 //!
 //! What it does not find. Between two collectives a thread is never interrupted, and blocks run one after the other:
 //! atomics are plain operations, so one that should be atomic and is not goes unnoticed, and threads that spin until
-//! another thread writes never end. Memory is sequentially consistent. Collectives are told apart by file and line, not by
-//! call stack. Warps of real devices without lockstep can interleave between any two instructions; here lanes interleave
+//! another thread writes never end. A wild pointer ends the process, as it does on a host. Memory is
+//! sequentially consistent. Collectives are told apart by file and line, not by call stack. Warps of real devices without lockstep can interleave between any two instructions; here lanes interleave
 //! only at collectives.
 //!
 //! What it needs: a Unix with an ELF linker for all of it. x86-64 has a switch of its own (about 6 ns); others use

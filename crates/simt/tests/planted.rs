@@ -45,7 +45,7 @@ const THREADS: u32 = 128;
 
 fn run(kernel: &'static Kernel, warp: u32, blocks: u32, seed: u64, toy: &Toy) -> Result<Report, Fault> {
     // SAFETY: planted.cpp defines these kernels for this warp, and the tests give them memory of the size they need.
-    unsafe { Grid { warp, threads: THREADS, blocks, seed }.run(&[kernel], toy, &Switches::default()) }
+    unsafe { Grid { warp, threads: THREADS, blocks, seed, limit: 1 << 30 }.run(&[kernel], toy, &Switches::default()) }
 }
 
 /// Runs with memory for `words` words, and hands out what is in it afterwards.
@@ -115,6 +115,21 @@ fn divergence_is_reported() {
 fn with_wide(flag: u32) -> Toy {
     // The fault comes before anything is written.
     Toy { flag, ..Toy::default() }
+}
+
+#[test]
+fn a_launch_without_an_end_is_given_up() {
+    let toy = Toy { count: u32::MAX, flag: 1, ..Toy::default() };
+    // SAFETY: the kernel touches no memory.
+    let run = unsafe {
+        Grid { warp: 64, threads: THREADS, blocks: 1, seed: 1, limit: 100_000 }.run(
+            &[spin(64)],
+            &toy,
+            &Switches::default(),
+        )
+    };
+    let fault = run.unwrap_err().to_string();
+    assert!(fault.contains("no end is in sight: threads 0..127 wait in block_sync at "), "{fault}");
 }
 
 #[test]

@@ -411,10 +411,6 @@ pub fn mask(answers: &[Answer], logits: &mut LogitsMut<'_>) {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OracleBackend;
 
-fn one_a_row(what: &'static str, found: usize, expected: usize) -> Result<(), Error> {
-    if found == expected { Ok(()) } else { Err(Error::Length { what, found, expected }) }
-}
-
 impl Backend for OracleBackend {
     type Workspace = ();
 
@@ -449,7 +445,7 @@ impl Backend for OracleBackend {
         _: &mut (),
     ) -> Result<Vec<Cut>, Error> {
         params.validate(logits)?;
-        one_a_row("truncated", truncated.len(), logits.rows())?;
+        Error::check_length("truncated", truncated.len(), logits.rows())?;
         Ok(answers(logits, params, plan).iter().map(Answer::cut).collect())
     }
 
@@ -461,7 +457,7 @@ impl Backend for OracleBackend {
         _: &mut (),
     ) -> Result<Vec<Boundary>, Error> {
         params.validate(logits)?;
-        one_a_row("cuts", cuts.len(), logits.rows())?;
+        Error::check_length("cuts", cuts.len(), logits.rows())?;
         let boundary = |(row, cut): (usize, &Cut)| {
             if cut.quota == 0 {
                 return Boundary::EMPTY;
@@ -485,7 +481,7 @@ impl Backend for OracleBackend {
         let logits = input.logits();
         params.validate(&logits)?;
         outputs.validate(logits.rows())?;
-        one_a_row("boundaries", boundaries.len(), logits.rows())?;
+        Error::check_length("boundaries", boundaries.len(), logits.rows())?;
         let answer = |(row, boundary): (usize, &Boundary)| {
             let mut ranked = rank(&logits.row(row), &params.row(row), &params.adjustments.row(row));
             ranked.status = Status::OK;

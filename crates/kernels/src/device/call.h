@@ -58,7 +58,7 @@ struct Call {
     u64 *scratch;
     u64 scratch_stride;
 
-    u32 truncation, search, force_fallback, duplicates;
+    u32 force_fallback, unused;
 };
 
 #define KEEP_ALL 1u

@@ -88,7 +88,7 @@ struct Machine {
     uint16_t ready[MOST_THREADS];
     u32 ended;
     u64 random;
-    u64 switches;
+    u64 switches, limit;
     Meeting barrier;
     Meeting warps[MOST_THREADS / LEAST_WARP];
     Fiber fibers[MOST_THREADS];
@@ -174,8 +174,8 @@ __attribute__((noreturn, format(printf, 2, 3))) void fail(Machine *m, const char
     abort();
 }
 
-// No fibre can run and not all have ended: says which threads wait where, in runs of threads that do the same.
-__attribute__((noreturn)) void fail_stuck(Machine *m) {
+// Fails with which threads wait, or waited last, at what, in runs of threads that do the same.
+__attribute__((noreturn)) void fail_with_places(Machine *m, const char *what) {
     char text[MESSAGE - 64];
     size_t length = 0;
     for (u32 first = 0; first < m->threads;) {
@@ -190,13 +190,13 @@ __attribute__((noreturn)) void fail_stuck(Machine *m) {
         if (length >= sizeof text) break;
         first = next;
     }
-    fail(m, "no thread can run: threads %s", text);
+    fail(m, "%s: threads %s", what, text);
 }
 
 // Goes on with some fibre that can run.
 INLINE void run_next(Machine *m) {
     if (m->ready_count == 0) {
-        if (m->ended < m->threads) fail_stuck(m);
+        if (m->ended < m->threads) fail_with_places(m, "no thread can run");
         switch_context(&m->fibers[m->current].context, &m->host);
         abort();
     }
@@ -207,7 +207,7 @@ INLINE void run_next(Machine *m) {
     m->current = next;
     simt_now.thread = next;
     if (next == last) return;
-    m->switches++;
+    if (++m->switches == m->limit) fail_with_places(m, "no end is in sight");
     switch_context(&m->fibers[last].context, &m->fibers[next].context);
 }
 
@@ -358,7 +358,7 @@ Machine *qrita_simt_new() { return (Machine *)calloc(1, sizeof(Machine)); }
 // Runs a grid; the message of a fault, or null. Blocks run one after the other, in an order that is drawn too; `order` is
 // room for it.
 const char *qrita_simt_run(Machine *m, const SimtKernel *kernel, const void *argument, const SimtSwitches *switches,
-                           u32 warp, u32 threads, u32 blocks, u32 *order, u64 first_seed, u64 *count) {
+                           u32 warp, u32 threads, u32 blocks, u32 *order, u64 first_seed, u64 limit, u64 *count) {
     m->kernel = kernel;
     m->argument = argument;
     m->warp = warp;
@@ -370,6 +370,7 @@ const char *qrita_simt_run(Machine *m, const SimtKernel *kernel, const void *arg
     simt_now.switches = *switches;
     m->failed = false;
     m->switches = 0;
+    m->limit = limit;
     seed(m, first_seed);
     if (m->stack_count < threads && !make_stacks(m, threads)) return "no memory for the threads' stacks";
     for (u32 i = 0; i < blocks; i++) order[i] = i;

@@ -3,7 +3,7 @@
 
 // `Switches` of src/grid.rs.
 struct SimtSwitches {
-    unsigned truncation, search, force_fallback, duplicates, adjusted;
+    unsigned truncation, search, adjusted;
 };
 
 // A place in the source.
@@ -26,6 +26,4 @@ extern "C" __thread SimtNow simt_now;
 
 #define TRUNCATION (simt_now.switches.truncation)
 #define SEARCH (simt_now.switches.search)
-#define FORCE_FALLBACK (simt_now.switches.force_fallback)
-#define DUPLICATES (simt_now.switches.duplicates)
 #define ADJUSTED (simt_now.switches.adjusted)
