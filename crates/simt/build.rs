@@ -6,14 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use qrita_kernels::ENTRY;
+use qrita_kernels::{ENTRY, capacities};
 
 /// The most threads of a block: how long arrays with one element a thread are.
 const MAX_THREADS: u32 = 256;
 
 const WARPS: [u32; 2] = [32, 64];
 const DTYPES: u32 = 3;
-const STAGES: u32 = 5;
+const STAGES: u32 = 7;
 /// Copies of a kernel of stage 0, the whole algorithm: as many tests can run it at once, see `hooks.h`.
 const COPIES: u32 = 2;
 
@@ -37,7 +37,8 @@ fn compiler() -> cc::Build {
 fn unit(folder: &Path, name: &str, defines: &[(&str, u32)], rest: &str, after: &str) -> PathBuf {
     let source = qrita_kernels::source();
     let (portability, _) = split(&source);
-    let defines: String = defines.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
+    let defines: String =
+        defines.iter().chain(&capacities()).map(|(name, value)| format!("#define {name} {value}\n")).collect();
     let text = format!(
         "#define QRITA_SIMT 1\n#define SIMT_SECTION_NAME {name}_shared\n#define SIMT_SECTION \"{name}_shared\"\n\
          {defines}#include \"prelude.h\"\n{portability}\n#include \"hooks.h\"\n{rest}\n#include \"kernel.h\"\n{after}\n"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use qrita_core::Error;
-use qrita_kernels::{Call, Device, Specialization};
+use qrita_kernels::{Call, Device, Specialization, Split};
 
 use crate::context::{Context, driver};
 use crate::sampler::launch_kernel;
@@ -62,12 +62,16 @@ impl Device for CudaDevice {
         32
     }
 
-    fn threads(&self, vocab: usize, autotune: bool) -> u32 {
-        policy::threads(vocab, autotune)
+    fn threads(&self, _vocab: usize, autotune: bool) -> u32 {
+        policy::threads(autotune)
     }
 
     fn blocks(&self) -> u32 {
         policy::blocks(self.context.multiprocessors())
+    }
+
+    fn split(&self, rows: usize, vocab: usize, autotune: bool) -> Option<Split> {
+        policy::split(rows, vocab, autotune, self.context.multiprocessors())
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<CudaMemory, Error> {

@@ -7,7 +7,9 @@ use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaFunction, result};
 use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse};
 use qrita_delta_tables::DeltaTables;
-use qrita_kernels::{Call, RowArgs, Specialization, Stage, row_args, scratch_bytes};
+use qrita_kernels::{
+    Call, Launch, RowArgs, Specialization, Split, Stage, Workspace, is_streamed, row_args, streamed_launches,
+};
 
 use crate::context::{Context, driver};
 use crate::{NAME, policy};
@@ -47,8 +49,10 @@ pub struct CudaSampler {
     plan: Plan,
     adjusted: bool,
     tables: Arc<DeltaTables>,
-    narrow: CudaFunction,
-    wide: CudaFunction,
+    /// The whole algorithm in one kernel.
+    whole: CudaFunction,
+    /// The two kernels of a streamed launch, where the plan has them.
+    streamed: Option<[CudaFunction; 2]>,
 }
 
 /// Rows of logits in device memory: of the sampler's dtype, aligned as one logit is.
@@ -155,7 +159,9 @@ pub struct DeviceCandidates {
     pub logprobs: u64,
 }
 
-/// Memory that launches work in: not initialised, aligned to 8 bytes, of one launch at a time.
+/// Memory that launches work in, aligned to 16 bytes, of one launch at a time.
+///
+/// Zero it, or its first [`CudaSampler::zeroed_bytes`], once before the first launch; launches of any shape leave those zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct DeviceWorkspace {
@@ -171,12 +177,16 @@ impl CudaSampler {
     /// # Errors
     /// [`Error::Device`] when the kernels cannot be compiled or loaded.
     pub fn new(context: &Context, dtype: Dtype, plan: Plan, adjusted: bool) -> Result<CudaSampler, Error> {
-        let kernel = |vocab| {
-            let threads = policy::threads(vocab, plan.autotune);
-            context.kernel(&Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 })
+        let whole = whole_specialization(dtype, plan, adjusted);
+        let streamed = if is_streamed(&plan) {
+            let stream = Specialization { stage: Stage::Stream, threads: policy::STREAM_THREADS, ..whole };
+            let finish = Specialization { stage: Stage::Finish, ..whole };
+            Some([context.kernel(&stream)?, context.kernel(&finish)?])
+        } else {
+            None
         };
-        let (narrow, wide) = (kernel(1)?, kernel(usize::MAX)?);
-        Ok(CudaSampler { context: context.clone(), dtype, plan, adjusted, tables: Arc::default(), narrow, wide })
+        let whole = context.kernel(&whole)?;
+        Ok(CudaSampler { context: context.clone(), dtype, plan, adjusted, tables: Arc::default(), whole, streamed })
     }
 
     /// The same sampler with δ tables fitted to a model, for the plans that use them.
@@ -199,8 +209,20 @@ impl CudaSampler {
     /// The workspace that a launch of this shape needs, in bytes. It does not fall with `rows` or `vocab`, so that one
     /// for the largest batch serves all.
     pub fn workspace_bytes(&self, rows: usize, vocab: usize) -> usize {
-        let blocks = rows.min(policy::blocks(self.context.multiprocessors()) as usize);
-        blocks.saturating_mul(scratch_bytes(vocab, &self.plan))
+        self.workspace(rows, vocab).bytes()
+    }
+
+    /// How many bytes from a workspace's start on must be zero before its first launch, and are zero after each.
+    pub fn zeroed_bytes(&self) -> usize {
+        self.workspace(1, 1).zeroed_bytes()
+    }
+
+    fn workspace(&self, rows: usize, vocab: usize) -> Workspace {
+        Workspace::new(&self.plan, rows, vocab, policy::blocks(self.context.multiprocessors()))
+    }
+
+    fn split(&self, rows: usize, vocab: usize) -> Option<Split> {
+        policy::split(rows, vocab, self.plan.autotune, self.context.multiprocessors())
     }
 
     /// What a launch takes for one row, from parameters that are validated here. Bitmask, bias and counts among the
@@ -264,8 +286,9 @@ impl CudaSampler {
         }
         is_aligned("logits' address", logits, self.dtype.size())?;
         is_aligned("parameters' address", params.row_args, 8)?;
-        is_aligned("workspace's address", workspace.address, 8)?;
-        let needed = self.workspace_bytes(rows, vocab);
+        is_aligned("workspace's address", workspace.address, 16)?;
+        let layout = self.workspace(rows, vocab);
+        let needed = layout.bytes();
         if workspace.bytes < needed {
             return Err(Error::Length { what: "workspace", found: workspace.bytes, expected: needed });
         }
@@ -279,7 +302,7 @@ impl CudaSampler {
             return Err(Error::Shape { what: "valid_vocab", value: valid_vocab, expected: "at most the vocab" });
         }
         let candidates = outputs.candidates;
-        let call = Call {
+        let mut call = Call {
             logits,
             stride: stride as u64,
             rows: batch_rows,
@@ -308,18 +331,28 @@ impl CudaSampler {
             logprob: outputs.logprob,
             raw_logprob: outputs.raw_logprob,
             rank: outputs.rank,
-            scratch: workspace.address,
-            scratch_stride: scratch_bytes(vocab, &self.plan) as u64,
             force_fallback: u32::from(self.plan.force_fallback),
             ..Call::default()
         };
-        let threads = policy::threads(vocab, self.plan.autotune);
-        let kernel = if threads == policy::WIDE_THREADS { &self.wide } else { &self.narrow };
-        let blocks = batch_rows.min(policy::blocks(self.context.multiprocessors()));
+        layout.place(workspace.address, workspace.address + layout.zeroed_bytes() as u64, &mut call);
+        let whole = whole_specialization(self.dtype, self.plan, self.adjusted);
         self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
-        // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks.
-        unsafe { launch_kernel(kernel, stream, blocks, threads, &call) }
+        let launch = |kernel, Launch { specialization, blocks, call }: Launch| {
+            // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks.
+            unsafe { launch_kernel(kernel, stream, blocks, specialization.threads, &call) }
+        };
+        if let (Some([first, second]), Some(split)) = (&self.streamed, self.split(rows, vocab)) {
+            let [stream, finish] = streamed_launches(&whole, split, &call);
+            launch(first, stream)?;
+            return launch(second, finish);
+        }
+        let blocks = batch_rows.min(policy::blocks(self.context.multiprocessors()));
+        launch(&self.whole, Launch { specialization: whole, blocks, call })
     }
+}
+
+fn whole_specialization(dtype: Dtype, plan: Plan, adjusted: bool) -> Specialization {
+    Specialization { dtype, plan, stage: Stage::Run, adjusted, threads: policy::threads(plan.autotune), warp: 32 }
 }
 
 /// Refuses an address that no element can lie at.

@@ -52,6 +52,15 @@ pub struct Call {
     pub scratch: u64,
     pub scratch_stride: u64,
 
+    /// Of a streamed launch, as [`Workspace`](crate::Workspace) lays them out: one slot a row, which the first kernel writes
+    /// for the second; counts of arrived blocks, zero between launches; what the blocks that share a row have gathered.
+    pub slots: u64,
+    pub arrivals: u64,
+    pub split_rows: u64,
+    /// Blocks that share a row while it streams, and while it is masked.
+    pub chunks: u32,
+    pub mask_chunks: u32,
+
     /// 1 to treat every truncation as a miss.
     pub force_fallback: u32,
     pub unused: u32,

@@ -4,6 +4,7 @@ use qrita_core::Error;
 
 use crate::call::Call;
 use crate::source::Specialization;
+use crate::workspace::Split;
 
 /// A device, as [`HostBackend`](crate::HostBackend) uses it: for callers whose logits lie in host memory.
 pub trait Device {
@@ -24,6 +25,9 @@ pub trait Device {
 
     /// The most blocks that a launch should have; each block takes rows until none is left.
     fn blocks(&self) -> u32;
+
+    /// How a streamed launch for `rows` of `vocab` logits is divided; `None` if one kernel is faster.
+    fn split(&self, rows: usize, vocab: usize, autotune: bool) -> Option<Split>;
 
     /// Memory with these bytes in it; at least one byte.
     ///

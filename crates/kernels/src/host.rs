@@ -15,7 +15,8 @@ use qrita_delta_tables::DeltaTables;
 use crate::call::{Call, RowArgs, StageRow};
 use crate::device::Device;
 use crate::row_args::row_args;
-use crate::source::{Specialization, Stage, scratch_bytes};
+use crate::source::{MOST_CHUNKS, Specialization, Stage, is_streamed};
+use crate::workspace::{SPLIT_ROWS, Split, Workspace};
 
 /// Qrita on a device, for callers with host memory.
 ///
@@ -59,7 +60,8 @@ impl<D: Device> HostBackend<D> {
         let (device, tables) = (&self.device, &*self.tables);
         let adjusted = !(0..rows).all(|row| params.adjustments.row(row).is_identity(vocab));
         let blocks = batch_rows.min(device.blocks()).max(1);
-        let scratch_stride = scratch_bytes(vocab, plan);
+        let streams = stage == Stage::Run && is_streamed(plan);
+        let split = if streams { device.split(rows, vocab, plan.autotune) } else { None };
 
         let data = with_dtype!(Row, logits.data(), |data| device.upload(bytemuck::cast_slice(&data[..span(logits)])))?;
         let mut job = Job {
@@ -80,14 +82,20 @@ impl<D: Device> HostBackend<D> {
                 // At most 2^21.
                 vocab: vocab as u32,
                 valid_vocab: vocab as u32,
-                scratch_stride: scratch_stride as u64,
                 force_fallback: u32::from(plan.force_fallback),
                 ..Call::default()
             },
+            split,
             logits: data,
             held: Vec::new(),
         };
-        job.call.scratch = job.allocate(blocks as usize * scratch_stride)?;
+        // A plan that could be streamed and is not needs no memory.
+        if split.is_some() || !is_streamed(plan) {
+            let workspace = Workspace::new(plan, rows, vocab, blocks);
+            let zeroed = job.upload(&vec![0u8; workspace.zeroed_bytes()])?;
+            let rest = job.allocate(workspace.bytes() - workspace.zeroed_bytes())?;
+            workspace.place(zeroed, rest, &mut job.call);
+        }
         if is_uniform(params) {
             job.call.args = row_args(params, 0, vocab, tables, plan);
         } else {
@@ -195,6 +203,8 @@ struct Job<'d, D: Device> {
     specialization: Specialization,
     blocks: u32,
     call: Call,
+    /// How the launch is divided, if in two kernels.
+    split: Option<Split>,
     logits: D::Memory,
     /// Memory that the call has the address of and nobody reads afterwards.
     held: Vec<D::Memory>,
@@ -244,8 +254,44 @@ impl<D: Device> Job<'_, D> {
     }
 
     fn launch(&self) -> Result<(), Error> {
-        self.device.launch(&self.specialization, self.blocks, &self.call)
+        let Some(split) = self.split else {
+            return self.device.launch(&self.specialization, self.blocks, &self.call);
+        };
+        for launch in streamed_launches(&self.specialization, split, &self.call) {
+            self.device.launch(&launch.specialization, launch.blocks, &launch.call)?;
+        }
+        Ok(())
     }
+}
+
+/// A launch of one kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Launch {
+    /// The kernel.
+    pub specialization: Specialization,
+    /// Its blocks.
+    pub blocks: u32,
+    /// Its argument.
+    pub call: Call,
+}
+
+/// The launches, one after the other on a stream, that a call under a [streamed](is_streamed) plan is, in the place of
+/// `whole`, which runs all of it in one kernel.
+pub fn streamed_launches(whole: &Specialization, split: Split, call: &Call) -> [Launch; 2] {
+    let call = Call {
+        chunks: if call.rows as usize > SPLIT_ROWS { 1 } else { split.chunks.clamp(1, MOST_CHUNKS as u32) },
+        // A mass over the whole row is read by one block, and must be before another masks.
+        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 { 1 } else { split.mask_chunks.max(1) },
+        ..*call
+    };
+    // A grid has at most 2^31 - 1 blocks; a block takes more items until none is left.
+    let blocks = |parts: u32| call.rows.saturating_mul(parts).min(i32::MAX as u32);
+    let stream = Specialization { stage: Stage::Stream, threads: split.threads, ..*whole };
+    let finish = Specialization { stage: Stage::Finish, ..*whole };
+    [
+        Launch { specialization: stream, blocks: blocks(call.chunks), call },
+        Launch { specialization: finish, blocks: blocks(call.mask_chunks), call },
+    ]
 }
 
 /// The device's memory of the outputs that are asked for.

@@ -3,7 +3,7 @@
 //! The files lie by scope of cooperation: `thread` (keys, weights, logarithm, Philox, effective logits), `warp` and
 //! `block` (reductions, pivot search, rank, sort), `row` (the stages). `policy.h` has the constants apart from the
 //! algorithm, `portability.h` all that differs between vendors. There is one kernel, `qrita`, which a build specialises by
-//! macros: see [`Specialization`]. What the host needs to know to launch it is here too: [`Call`], [`scratch_bytes`].
+//! macros: see [`Specialization`]. What the host needs to know to launch it is here too: [`Call`], [`Workspace`].
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -12,11 +12,13 @@ mod device;
 mod host;
 mod row_args;
 mod source;
+mod workspace;
 
 pub use call::{Call, DELTA_SIGMAS, JOINT, KEEP_ALL, RowArgs, StageRow};
 pub use device::Device;
-pub use host::HostBackend;
+pub use host::{HostBackend, Launch, streamed_launches};
 pub use row_args::row_args;
 pub use source::{
-    ENTRY, GATHER_CAPACITY, Specialization, Stage, scratch_bytes, search_index, source, truncation_index,
+    ENTRY, MOST_CHUNKS, Specialization, Stage, capacities, is_streamed, search_index, source, truncation_index,
 };
+pub use workspace::{SPLIT_ROWS, Split, Workspace};

@@ -5,8 +5,15 @@ use qrita_core::{Dtype, Plan, Search, Truncation, logarithm, weight};
 /// The name of the kernel.
 pub const ENTRY: &str = "qrita";
 
-/// Candidates that a block gathers at most; a row with more is searched whole.
-pub const GATHER_CAPACITY: usize = 4096;
+/// Candidates that a block gathers in shared memory: 32 KiB, which with a histogram stays below the 48 KiB that every device
+/// gives a block without asking. More of them go to scratch memory, where the plan has it; else the row is searched whole.
+pub(crate) const GATHER_CAPACITY: usize = 4096;
+
+/// Tokens that stream hands to finish at most; a row that keeps more is run whole.
+pub(crate) const KEPT_CAPACITY: usize = 1024;
+
+/// Blocks that share a row at most.
+pub const MOST_CHUNKS: usize = 64;
 
 /// Files in the order in which they are compiled, as one text.
 const FILES: &[(&str, &str)] = &[
@@ -27,6 +34,9 @@ const FILES: &[(&str, &str)] = &[
     ("row/search.h", include_str!("device/row/search.h")),
     ("row/dedup.h", include_str!("device/row/dedup.h")),
     ("row/emit.h", include_str!("device/row/emit.h")),
+    ("row/rest.h", include_str!("device/row/rest.h")),
+    ("row/select.h", include_str!("device/row/select.h")),
+    ("row/stream.h", include_str!("device/row/stream.h")),
     ("entry.h", include_str!("device/entry.h")),
 ];
 
@@ -77,6 +87,10 @@ pub enum Stage {
     Dedup,
     /// Stage 4 alone.
     Emit,
+    /// All of it in two kernels: the first streams the rows and selects.
+    Stream,
+    /// The second writes the outputs, and runs the rows that the first one missed.
+    Finish,
 }
 
 /// What a build of the kernel is specialised for.
@@ -97,7 +111,7 @@ pub struct Specialization {
 }
 
 impl Specialization {
-    /// The macros, as name and value. Forced fallback and duplication handling are read from the call and the row: they
+    /// The macros, as name and value, with the [`capacities`]. Forced fallback and duplication handling are read from the call and the row: they
     /// choose no code.
     pub fn defines(&self) -> Vec<(&'static str, u32)> {
         vec![
@@ -109,7 +123,19 @@ impl Specialization {
             ("THREADS", self.threads),
             ("WARP", self.warp),
         ]
+        .into_iter()
+        .chain(capacities())
+        .collect()
     }
+}
+
+/// The macros that every build has: lengths of arrays that both sides know.
+pub fn capacities() -> [(&'static str, u32); 3] {
+    [
+        ("GATHER_CAPACITY", GATHER_CAPACITY as u32),
+        ("KEPT_CAPACITY", KEPT_CAPACITY as u32),
+        ("MOST_CHUNKS", MOST_CHUNKS as u32),
+    ]
 }
 
 /// The number that stands for a truncation in the source.
@@ -134,8 +160,18 @@ pub fn search_index(search: Search) -> u32 {
     }
 }
 
-/// Bytes of scratch memory that a block needs for rows of `vocab` logits under `plan`.
-pub fn scratch_bytes(vocab: usize, plan: &Plan) -> usize {
-    let candidates = if plan.search == Search::Sort { vocab.max(GATHER_CAPACITY) } else { GATHER_CAPACITY };
+/// Whether launches under `plan` are the two kernels [`Stage::Stream`] and [`Stage::Finish`]: where nothing is to be shown
+/// of the paper's search.
+pub fn is_streamed(plan: &Plan) -> bool {
+    matches!(plan.truncation, Truncation::Quantile | Truncation::Adaptive)
+        && plan.search == Search::Select
+        && !plan.force_fallback
+}
+
+/// Bytes of scratch memory that a block needs for rows of `vocab` logits under `plan`: room for every candidate where rows
+/// are sorted, or where the threshold follows the paper and may leave any number; else none.
+pub(crate) fn scratch_bytes(vocab: usize, plan: &Plan) -> usize {
+    let gathers_many = matches!(plan.truncation, Truncation::Paper | Truncation::Gaussian);
+    let candidates = if plan.search == Search::Sort || gathers_many { vocab } else { 0 };
     candidates * size_of::<u64>()
 }

@@ -58,7 +58,31 @@ struct Call {
     u64 *scratch;
     u64 scratch_stride;
 
+    // Of a launch in two kernels, stream and finish: see row/stream.h.
+    struct Slot *slots;
+    struct Arrivals *arrivals;
+    struct SplitRow *split_rows;
+    u32 chunks, mask_chunks;
+
     u32 force_fallback, unused;
+};
+
+// What stream leaves of a row for finish: its cut and what it keeps, or that it must be run whole.
+struct Slot {
+    u32 is_hit, status, max, key, id, kept;
+    u32 unused[2];
+    u64 candidates[KEPT_CAPACITY];
+};
+
+// How far the blocks that share a row are: 0 before every launch and after it.
+struct Arrivals {
+    u32 arrived, gathered, nan, unused;
+};
+
+// What the blocks that share a row have gathered.
+struct SplitRow {
+    double rest[MOST_CHUNKS];
+    u64 gathered[GATHER_CAPACITY];
 };
 
 #define KEEP_ALL 1u

@@ -1,22 +1,49 @@
-// The kernel: a block takes rows until none is left.
+// The kernel: a block takes rows, or parts of rows, until none is left.
 
-DEVICE void run_row(Row &row) {
-#if STAGE != 0
-    const Call &call = row.call;
-    StageRow *stage = call.stage_rows + row.view.row;
-#endif
-#if STAGE == 0
+// Stages 1 to 3 of a row.
+DEVICE Boundary boundary_of(Row &row) {
     truncate(row);
     if (is_empty(row)) {
         row.listed = false;
-        emit(row, Boundary{KEY_NEGATIVE_INFINITY, 0, 0}, status_of(row));
-        return;
+        return Boundary{KEY_NEGATIVE_INFINITY, 0, 0};
     }
     u32 top_k_key;
     bool hit = is_hit(row, floor_key(row));
     Prefix prefix = search(row, hit, top_k_key);
-    Boundary boundary = dedup(row, prefix);
-    emit(row, boundary, status_of(row));
+    return dedup(row, prefix);
+}
+
+// The boundary of a row that stream selected, with what it keeps.
+DEVICE Boundary boundary_in_slot(Row &row) {
+    const Slot *slot = row.call.slots + row.view.row;
+    Boundary boundary = Boundary{slot->key, slot->id, slot->kept};
+    for (u32 i = thread_index(); i < boundary.kept; i += thread_count()) row.shared[i] = slot->candidates[i];
+    row.gathered_count = boundary.kept;
+    row.listed = true;
+    row.nan = slot->status & STATUS_NAN;
+    set_first(row, candidate_of(slot->max, 0));
+    block_sync();
+    return boundary;
+}
+
+// A row from its logits to its outputs, or what is left of it after stream: all of it, if that missed. Of a hit the mask is
+// divided into parts, the rest is the first one's.
+DEVICE void run_or_finish(Row &row, u32 part) {
+    bool is_hit = STAGE == 6 && row.call.slots[row.view.row].is_hit;
+    if (part > 0 && !is_hit) return;
+    Boundary boundary = is_hit ? boundary_in_slot(row) : boundary_of(row);
+    if (part == 0) emit(row, boundary, status_of(row));
+    block_sync();
+    if (row.call.mask) mask(row, boundary, part, is_hit ? row.call.mask_chunks : 1);
+}
+
+DEVICE void run_row(Row &row, u32 part) {
+#if STAGE >= 1 && STAGE <= 4
+    const Call &call = row.call;
+    StageRow *stage = call.stage_rows + row.view.row;
+#endif
+#if STAGE == 0 || STAGE == 6
+    run_or_finish(row, part);
 #elif STAGE == 1
     truncate(row);
     u32 covered_above = row.covered_above, count = row.gathered_count;
@@ -46,7 +73,8 @@ DEVICE void run_row(Row &row) {
         return;
     }
     set_first(row, candidate_of(stage->max, 0));
-    bool hit = stage->hit && stage->gathered <= GATHER_CAPACITY && !call.force_fallback;
+    bool hit = stage->hit && (stage->gathered <= GATHER_CAPACITY || row.scratch) && !call.force_fallback;
+    if (stage->gathered > GATHER_CAPACITY) row.gathered = row.scratch;
     row.covered_above = stage->covered_above;
     row.gathered_count = hit ? stage->gathered : 0;
     const u64 *in = call.gathered + row.view.row * call.gathered_stride;
@@ -63,21 +91,38 @@ DEVICE void run_row(Row &row) {
         stage->id = boundary.id;
         stage->kept = boundary.kept;
     }
+#elif STAGE == 5
+    stream(row, part);
 #else
     set_first(row, stage->kept ? candidate_of(stage->max, 0) : 0);
     row.listed = false;
-    emit(row, Boundary{stage->key, stage->id, stage->kept}, 0);
+    Boundary boundary = Boundary{stage->key, stage->id, stage->kept};
+    emit(row, boundary, 0);
+    block_sync();
+    if (call.mask) mask(row, boundary, 0, 1);
 #endif
 }
 
-KERNEL LAUNCH_BOUNDS(THREADS) qrita(ARGUMENT(Call) call) {
+#if STAGE == 5
+#define RESIDENT STREAM_RESIDENT_THREADS
+#define PARTS call.chunks
+#elif STAGE == 6
+#define RESIDENT RESIDENT_THREADS
+#define PARTS call.mask_chunks
+#else
+#define RESIDENT RESIDENT_THREADS
+#define PARTS 1u
+#endif
+
+KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT / THREADS) qrita(ARGUMENT(Call) call) {
     SHARED u64 gathered[GATHER_CAPACITY];
     u64 *scratch = call.scratch ? call.scratch + block_index() * (call.scratch_stride / sizeof(u64)) : 0;
-    for (u32 at = block_index(); at < call.rows; at += block_count()) {
+    for (u64 item = block_index(); item < (u64)call.rows * PARTS; item += block_count()) {
+        u32 at = (u32)(item / PARTS), part = (u32)(item % PARTS);
         const RowArgs &args = call.row_args ? call.row_args[at] : call.args;
         RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
-        Row row = Row{call, args, view, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, 0, false, false, 0};
+        Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, 0, false, false, 0};
         block_sync();
-        run_row(row);
+        run_row(row, part);
     }
 }

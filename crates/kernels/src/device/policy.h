@@ -1,8 +1,13 @@
-// Constants apart from the algorithm. A build defines DTYPE, TRUNCATION, SEARCH, STAGE, ADJUSTED, THREADS and WARP: see `Specialization` in source.rs.
+// Constants apart from the algorithm. A build defines DTYPE, TRUNCATION, SEARCH, STAGE, ADJUSTED, THREADS, WARP and
+// GATHER_CAPACITY: see `Specialization` in source.rs.
 
-// Candidates that a block holds in shared memory: 32 KiB, which with the histogram stays below the 48 KiB that every
-// device gives a block without asking.
-#define GATHER_CAPACITY 4096u
+// Threads that a multiprocessor has at work at least: at 512, up to 128 registers each, which is what the whole algorithm
+// in one kernel needs without spilling any.
+#define RESIDENT_THREADS 512u
+// The same for streaming, whose 80 registers leave room for more threads to hide the memory's latency.
+#define STREAM_RESIDENT_THREADS 768u
+// Loads of 16 bytes that a thread has in flight. Of 16-bit logits each is twice as many registers once widened.
+#define VECTORS_IN_FLIGHT (DTYPE == 0 ? 4u : 2u)
 // Ranges of keys in a histogram.
 #define BUCKETS 512u
 // The sample that thresholds are made of: runs spread evenly over the row.

@@ -24,7 +24,7 @@ u64 simt_shuffle(u64 value, u32 lane);
 #define DEVICE static inline
 #define DEVICE_CALL static
 #define KERNEL extern "C" void
-#define LAUNCH_BOUNDS(threads)
+#define LAUNCH_BOUNDS(threads, blocks)
 #define ARGUMENT(type) const type
 // A block runs on one thread of the host from its start to its end.
 #define SHARED static thread_local
@@ -41,6 +41,10 @@ DEVICE u64 atomic_add(u64 *at, u64 value) { u64 old = *at; *at = old + value; re
 DEVICE void atomic_max(u32 *at, u32 value) { if (value > *at) *at = value; }
 DEVICE void atomic_min(u32 *at, u32 value) { if (value < *at) *at = value; }
 DEVICE void atomic_or(u32 *at, u32 value) { *at |= value; }
+// Blocks run one after the other.
+DEVICE void fence() {}
+DEVICE u64 load_fresh(const u64 *at) { return *at; }
+DEVICE u32 load_fresh(const u32 *at) { return *at; }
 DEVICE u64 multiply_high(u64 a, u64 b) { return (u64)(((unsigned __int128)a * b) >> 64); }
 DEVICE u32 leading_zeros(u64 value) { return (u32)__builtin_clzll(value); }
 DEVICE u32 count_ones(u64 value) { return (u32)__builtin_popcountll(value); }
@@ -50,8 +54,12 @@ DEVICE float sub_rn(float a, float b) { return a - b; }
 DEVICE float mul_rn(float a, float b) { return a * b; }
 DEVICE float div_rn(float a, float b) { return a / b; }
 DEVICE float sqrt_hint(float a) { return __builtin_sqrtf(a); }
+DEVICE float exp2_hint(float a) { return __builtin_exp2f(a); }
+DEVICE float max_ignoring_nan(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE u32 float_bits(float value) { u32 bits; __builtin_memcpy(&bits, &value, 4); return bits; }
 DEVICE float bits_float(u32 bits) { float value; __builtin_memcpy(&value, &bits, 4); return value; }
+DEVICE u64 double_bits(double value) { u64 bits; __builtin_memcpy(&bits, &value, 8); return bits; }
+DEVICE double bits_double(u64 bits) { double value; __builtin_memcpy(&value, &bits, 8); return value; }
 
 #else
 
@@ -62,7 +70,8 @@ DEVICE float bits_float(u32 bits) { float value; __builtin_memcpy(&value, &bits,
 #define SHARED __shared__
 #define CONSTANT static __device__ const
 DEVICE u32 thread_index() { return threadIdx.x; }
-DEVICE u32 thread_count() { return blockDim.x; }
+// As it is launched: a constant that addresses are made of.
+DEVICE u32 thread_count() { return THREADS; }
 DEVICE u32 block_index() { return blockIdx.x; }
 DEVICE u32 block_count() { return gridDim.x; }
 DEVICE void block_sync() { __syncthreads(); }
@@ -71,6 +80,11 @@ DEVICE u64 atomic_add(u64 *at, u64 value) { return atomicAdd(at, value); }
 DEVICE void atomic_max(u32 *at, u32 value) { atomicMax(at, value); }
 DEVICE void atomic_min(u32 *at, u32 value) { atomicMin(at, value); }
 DEVICE void atomic_or(u32 *at, u32 value) { atomicOr(at, value); }
+// What a thread wrote before it, other blocks see before what it writes after it.
+DEVICE void fence() { __threadfence(); }
+// What other blocks wrote, past the cache of this multiprocessor.
+DEVICE u64 load_fresh(const u64 *at) { return *(const volatile u64 *)at; }
+DEVICE u32 load_fresh(const u32 *at) { return *(const volatile u32 *)at; }
 DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
 DEVICE u32 leading_zeros(u64 value) { return (u32)__clzll((long long)value); }
 DEVICE u32 count_ones(u64 value) { return (u32)__popcll(value); }
@@ -81,20 +95,30 @@ DEVICE float sub_rn(float a, float b) { return __fsub_rn(a, b); }
 DEVICE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 DEVICE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
 DEVICE float sqrt_hint(float a) { return sqrtf(a); }
+DEVICE float max_ignoring_nan(float a, float b) { return fmaxf(a, b); }
 DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
 DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
+DEVICE u64 double_bits(double value) { return (u64)__double_as_longlong(value); }
+DEVICE double bits_double(u64 bits) { return __longlong_as_double((long long)bits); }
 
 #if defined(__HIP__)
-#define LAUNCH_BOUNDS(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#define LAUNCH_BOUNDS(threads, blocks) __attribute__((amdgpu_flat_work_group_size(1, threads)))
 #define ARGUMENT(type) const type
 DEVICE u64 warp_ballot(bool predicate) { return __ballot(predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl(value, lane, WARP); }
+DEVICE float exp2_hint(float a) { return __builtin_amdgcn_exp2f(a); }
 #else
-#define LAUNCH_BOUNDS(threads) __launch_bounds__(threads)
+#define LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 // Read where it lies: a copy would be in local memory.
 #define ARGUMENT(type) const __grid_constant__ type
 DEVICE u64 warp_ballot(bool predicate) { return __ballot_sync(0xFFFFFFFFu, predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl_sync(0xFFFFFFFFu, value, lane); }
+// The hardware's: a relative error of at most 2^-22, and 0 below 2^-126.
+DEVICE float exp2_hint(float a) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a));
+    return power;
+}
 #endif
 
 #endif

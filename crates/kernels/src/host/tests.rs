@@ -66,6 +66,11 @@ impl Device for Fake {
         2
     }
 
+    /// Rows of five logits or more are streamed.
+    fn split(&self, _rows: usize, vocab: usize, _autotune: bool) -> Option<Split> {
+        (vocab >= 5).then_some(Split { threads: 32, chunks: 3, mask_chunks: 2 })
+    }
+
     fn upload(&self, bytes: &[u8]) -> Result<u64, Error> {
         self.memories.borrow_mut().push(bytes.to_vec());
         Ok(self.memories.borrow().len() as u64)
@@ -109,8 +114,43 @@ fn a_mask_never_reaches_the_padding() {
     assert_eq!((call.rows, call.vocab, call.stride, call.mask, blocks), (2, 3, 4, 1, 2));
     assert_eq!((call.status, call.token, call.candidate_ids, call.row_args, call.bitmask), (0, 0, 0, 0, 0));
     assert_eq!((specialization.stage, specialization.threads, specialization.adjusted), (Stage::Run, 64, false));
-    assert_eq!(call.scratch_stride as usize, scratch_bytes(3, &plan));
-    assert_eq!(backend.device().read::<u8>(call.scratch).len(), 2 * scratch_bytes(3, &plan));
+    assert_eq!((call.scratch, call.scratch_stride, call.slots), (0, 0, 0));
+}
+
+#[test]
+fn scratch_is_one_for_each_block() {
+    let backend = Fake::backend(NOTHING);
+    let logits = Logits::new(&[1.0f32; 15], 5).unwrap();
+    backend.run(logits.into(), &Params::default(), &Plan::paper(), &mut Outputs::default(), &mut ()).unwrap();
+    let (_, blocks, call) = backend.device().only_launch();
+    assert_eq!((blocks, call.scratch_stride), (2, 48));
+    assert_eq!(backend.device().read::<u8>(call.scratch).len(), 2 * 48);
+}
+
+#[test]
+fn a_streamed_plan_is_two_launches() {
+    let run = |mask: bool, raw: bool, vocab: usize| {
+        let backend = Fake::backend(NOTHING);
+        let mut data = vec![1.0f32; 2 * vocab];
+        let mut raw_logprob = [0.0; 2];
+        let mut outputs = Outputs { raw_logprob: raw.then_some(&mut raw_logprob[..]), ..Outputs::default() };
+        let logits = LogitsMut::new(&mut data, vocab).unwrap();
+        let input = if mask { logits.into() } else { logits.as_ref().into() };
+        backend.run(input, &Params::default(), &Plan::default(), &mut outputs, &mut ()).unwrap();
+        let launches = backend.device().launches.borrow();
+        let call = launches[0].2;
+        assert!(call.arrivals == 0 || backend.device().read::<u8>(call.arrivals).iter().all(|&byte| byte == 0));
+        assert!(launches.iter().all(|(.., other)| *other == call));
+        launches
+            .iter()
+            .map(|(specialization, blocks, _)| (specialization.stage, specialization.threads, *blocks))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(run(true, false, 4), [(Stage::Run, 64, 2)]);
+    assert_eq!(run(true, false, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 4)]);
+    // Only a mask is divided, and only where nobody reads the row before it.
+    assert_eq!(run(false, false, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 2)]);
+    assert_eq!(run(true, true, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 2)]);
 }
 
 #[test]
@@ -129,6 +169,7 @@ fn outputs_come_back_and_unused_room_is_as_it_was() {
     });
     let data = [bf16::ONE; 6];
     // More room than a row can use.
+    let plan = Plan::paper();
     for capacity in [2, 3, 5] {
         let (mut status, mut token, mut logprob) = ([Status::OK; 2], [0; 2], [0.0; 2]);
         let (mut ids, mut logits) = (vec![7; 2 * capacity], vec![7.0; 2 * capacity]);
@@ -141,7 +182,7 @@ fn outputs_come_back_and_unused_room_is_as_it_was() {
             ..Outputs::default()
         };
         let input = Logits::new(&data, 3).unwrap();
-        backend.run(input.into(), &Params::default(), &Plan::default(), &mut outputs, &mut ()).unwrap();
+        backend.run(input.into(), &Params::default(), &plan, &mut outputs, &mut ()).unwrap();
         assert_eq!((status, token), ([Status::NAN, Status::from_bits(15)], [5, NO_TOKEN]));
         assert_eq!(logprob, [-1.5, f32::NEG_INFINITY]);
         let tail = vec![7; capacity - 1];

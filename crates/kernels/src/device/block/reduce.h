@@ -40,6 +40,11 @@ DEVICE_CALL float block_sum_hint(float value) {
     });
     return bits_float((u32)sum);
 }
+// The same with the error of a few roundings in 53 bits: for bounded masses.
+DEVICE_CALL double block_sum_double(double value) {
+    u64 sum = block_reduce(double_bits(value), [](u64 a, u64 b) { return double_bits(bits_double(a) + bits_double(b)); });
+    return bits_double(sum);
+}
 
 // The sum of the values of the threads before this one.
 DEVICE_CALL u64 block_sum_before(u64 value) {

@@ -79,17 +79,21 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
             shown = Boundary{found.key, tied_id(row, FROM_ROW, found.key, room - found.above), room};
         }
         if (shown.kept <= GATHER_CAPACITY) {
-            row.gathered_count = gather_where(row, row.gathered, GATHER_CAPACITY,
+            row.gathered = row.shared;
+            row.gathered_count = gather_where(row, row.shared, GATHER_CAPACITY,
                                               [=](u32 key, u32 id) { return keeps(shown, candidate_of(key, id)); });
             row.listed = shown.kept == boundary.kept;
         }
     }
     if (row.listed || shown.kept <= GATHER_CAPACITY) {
+        // Of many, all are sorted; of few, each one's rank is counted.
+        bool sorted = row.gathered_count > RANK_CAPACITY;
+        if (sorted) block_sort_candidates(row.gathered, row.gathered_count);
         for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
             u64 candidate = row.gathered[i];
             if (!keeps(shown, candidate)) continue;
-            u32 rank = 0;
-            for (u32 j = 0; j < row.gathered_count; j++) rank += row.gathered[j] > candidate;
+            u32 rank = sorted ? i : 0;
+            for (u32 j = 0; j < row.gathered_count && !sorted; j++) rank += row.gathered[j] > candidate;
             if (rank >= room) continue;
             ids[rank] = candidate_id(candidate);
             logits[rank] = key_value(candidate_key(candidate));
@@ -124,18 +128,21 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
     for (u32 i = thread_index(); i < count; i += thread_count()) logprobs[i] = logprob_of_key(row, key_of(logits[i]), ln);
 }
 
-// Stores −∞ over the whole row, 16 bytes at a time where its alignment allows.
-DEVICE void fill(const RowView &view) {
-    u32 head = head_of(view), thread = thread_index(), threads = thread_count();
-    if (thread < head) view.stored[thread] = STORED_NEGATIVE_INFINITY;
+// Stores −∞ over a part of the row, 16 bytes at a time where its alignment allows.
+DEVICE void fill(const RowView &view, const Vectors &vectors, const Part &part) {
     Vector vector;
 #pragma unroll
     for (u32 lane = 0; lane < PER_VECTOR; lane++) vector.lanes[lane] = STORED_NEGATIVE_INFINITY;
-    u32 vectors = (view.vocab - head) / PER_VECTOR;
-    Vector *start = (Vector *)(view.stored + head);
-    for (u32 at = thread; at < vectors; at += threads) start[at] = vector;
-    for (u32 id = head + vectors * PER_VECTOR + thread; id < view.vocab; id += threads)
-        view.stored[id] = STORED_NEGATIVE_INFINITY;
+    Vector *start = (Vector *)(view.stored + vectors.head);
+#pragma unroll 4
+    for (u32 at = part.from + thread_index(); at < part.to; at += thread_count()) start[at] = vector;
+    for_edges(view, vectors, part, [&](u32 id) { view.stored[id] = STORED_NEGATIVE_INFINITY; });
+}
+
+// The part, as ids.
+DEVICE bool is_in_part(u32 id, const Vectors &vectors, const Part &part) {
+    u32 from = part.has_head ? 0 : vectors.head + part.from * PER_VECTOR;
+    return id >= from && (part.has_tail || id < vectors.head + part.to * PER_VECTOR);
 }
 
 DEVICE u32 stored_bits(Stored y) {
@@ -153,32 +160,43 @@ DEVICE Stored stored_of(u32 bits) {
 #endif
 }
 
-// Stores −∞ over everything in the row that the boundary does not keep.
-DEVICE void mask(const Row &row, const Boundary &boundary) {
+// The bits that a candidate is stored with. Only where they do not follow from its key are they read: a read before the
+// write costs the memory's latency.
+DEVICE u32 bits_as_stored(const Row &row, u64 candidate) {
+    u32 key = candidate_key(candidate);
+    if (DTYPE == 1 || ADJUSTED || key == key_of(0.0f)) return stored_bits(row.view.stored[candidate_id(candidate)]);
+    return float_bits(key_value(key)) >> (DTYPE == 0 ? 0 : 16);
+}
+
+// Stores −∞ over everything in a part of the row that the boundary does not keep.
+DEVICE void mask(const Row &row, const Boundary &boundary, u32 part_index, u32 parts) {
     Stored *stored = row.view.stored;
-    if (boundary.kept == 0) {
-        fill(row.view);
-    } else if (row.listed) {
-        // The kept are put aside with their bits as stored, the row is filled without being read, and they are put back.
-        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
-            u64 candidate = row.gathered[i];
-            u32 id = candidate_id(candidate);
-            row.gathered[i] = keeps(boundary, candidate) ? (u64)stored_bits(stored[id]) << 32 | id : ~0ull;
-        }
-        block_sync();
-        fill(row.view);
-        block_sync();
-        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
-            u64 aside = row.gathered[i];
-            if (aside != ~0ull) stored[(u32)aside] = stored_of((u32)(aside >> 32));
-        }
-    } else {
+    if (boundary.kept != 0 && !row.listed) {
         for_each(row.call, row.args, row.view, [&](u32 id, float y) {
             if (!keeps(boundary, candidate_of(key_of(y), id))) stored[id] = STORED_NEGATIVE_INFINITY;
         });
+        return;
+    }
+    Vectors vectors = vectors_of(row.view);
+    Part part = part_of(vectors, part_index, parts);
+    // The kept are put aside with their bits as stored, the part is filled without being read, and they are put back.
+    u32 count = boundary.kept == 0 ? 0 : row.gathered_count;
+    for (u32 i = thread_index(); i < count; i += thread_count()) {
+        u64 candidate = row.gathered[i];
+        u32 id = candidate_id(candidate);
+        bool is_kept = keeps(boundary, candidate) && is_in_part(id, vectors, part);
+        row.gathered[i] = is_kept ? (u64)bits_as_stored(row, candidate) << 32 | id : ~0ull;
+    }
+    block_sync();
+    fill(row.view, vectors, part);
+    block_sync();
+    for (u32 i = thread_index(); i < count; i += thread_count()) {
+        u64 aside = row.gathered[i];
+        if (aside != ~0ull) stored[(u32)aside] = stored_of((u32)(aside >> 32));
     }
 }
 
+// All outputs but the mask, which destroys what they read.
 DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
     const Call &call = row.call;
     u32 at = row.view.row;
@@ -202,6 +220,4 @@ DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
         if (call.status) call.status[at] = status;
         if (call.kept) call.kept[at] = boundary.kept;
     }
-    block_sync();
-    if (call.mask) mask(row, boundary);
 }

@@ -224,8 +224,9 @@ DEVICE bool histogram_search(Row &row, Goal goal, u32 &low, u32 high, Found &fou
         found.key = low;
         if (low == high) return true;
         if (held <= GATHER_CAPACITY) {
+            row.gathered = row.shared;
             row.gathered_count =
-                gather_where(row, row.gathered, GATHER_CAPACITY, [=](u32 key, u32) { return key >= low && key <= high; });
+                gather_where(row, row.shared, GATHER_CAPACITY, [=](u32 key, u32) { return key >= low && key <= high; });
             row.covered_above = KEY_INFINITY;
             return false;
         }
@@ -254,14 +255,13 @@ DEVICE Found find(Row &row, int source, Goal goal, u32 floor) {
     if (SEARCH == 0) return pivot_search<3>(row, source, goal, floor, max);
     if (SEARCH == 1) return pivot_search<1>(row, source, goal, floor, max);
     if (SEARCH == 2) {
-        u64 *sorted = row.gathered;
-        u32 count = row.gathered_count;
         if (source == FROM_ROW) {
-            sorted = row.scratch;
-            count = gather_where(row, sorted, row.view.vocab, [=](u32 key, u32) { return key >= floor; });
+            row.gathered = row.scratch;
+            row.gathered_count = gather_where(row, row.scratch, row.view.vocab, [=](u32 key, u32) { return key >= floor; });
+            row.covered_above = floor - 1;
         }
-        block_sort_candidates(sorted, count);
-        return sorted_search(row, sorted, count, goal);
+        block_sort_candidates(row.gathered, row.gathered_count);
+        return sorted_search(row, row.gathered, row.gathered_count, goal);
     }
     Found found = Found{floor, 0, 0};
     if (source == FROM_ROW) {

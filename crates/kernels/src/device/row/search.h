@@ -30,19 +30,32 @@ DEVICE Limit limit_of(Row &row, int source, Found found) {
     return limit;
 }
 
-// Leaves of the gathered those with keys from `low` on, of which they are known to have all above it.
+// Leaves of the gathered those with keys from `low` on, of which they are known to have all above it, where there is room
+// to put them aside.
 DEVICE void narrow_gathered(Row &row, u32 low) {
     SHARED u32 count;
-    u64 *spare = row.gathered + RANK_CAPACITY;
+    u64 *spare = row.shared;
+    if (row.gathered == row.shared) {
+        if (row.gathered_count > RANK_CAPACITY && !row.scratch) return;
+        spare = row.scratch ? row.scratch : row.shared + RANK_CAPACITY;
+    }
     block_sync();
     if (thread_index() == 0) count = 0;
     block_sync();
     for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
         u64 candidate = row.gathered[i];
-        if (candidate_key(candidate) >= low) spare[atomic_add(&count, 1u)] = candidate;
+        if (candidate_key(candidate) < low) continue;
+        u32 at = atomic_add(&count, 1u);
+        // Scratch has room for all.
+        if (at < GATHER_CAPACITY || spare != row.shared) spare[at] = candidate;
     }
     block_sync();
-    for (u32 i = thread_index(); i < count; i += thread_count()) row.gathered[i] = spare[i];
+    if (spare == row.shared) {
+        if (count > GATHER_CAPACITY) return;
+        row.gathered = row.shared;
+    } else {
+        for (u32 i = thread_index(); i < count; i += thread_count()) row.shared[i] = spare[i];
+    }
     row.gathered_count = count;
     u32 covered = low - 1;
     row.covered_above = covered > row.covered_above ? covered : row.covered_above;
@@ -94,8 +107,9 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
         Found found = find(row, source, goal, floor);
         if (filter == 1) return top_p_prefix(row, found, limit, need);
         limit = limit_of(row, source, found);
+        if (SEARCH == 2) source = FROM_GATHERED; // a sort gathers everything
         // Top-p looks at what top-k left alone, and so does all that follows.
-        if (source == FROM_GATHERED && row.gathered_count <= RANK_CAPACITY) narrow_gathered(row, found.key);
+        if (source == FROM_GATHERED) narrow_gathered(row, found.key);
     }
     return limit.prefix;
 }

@@ -4,9 +4,10 @@ struct Row {
     const Call &call;
     const RowArgs &args;
     RowView view;
-    // Candidates in shared memory, in no order.
+    // Candidates in no order: in shared memory, or in scratch memory where they are too many for it.
     u64 *gathered;
-    // The block's scratch memory.
+    u64 *shared;
+    // The block's scratch memory, with room for every candidate of the row; 0 where the plan has none.
     u64 *scratch;
     u32 gathered_count;
     // Every candidate with a greater key is among the gathered.

@@ -1,7 +1,7 @@
 // Stage 1, truncate: gather the candidates above a threshold (paper, σ-truncation).
 //
-// The threshold is a hint: too high, and the search takes the whole row; too low, and more is gathered than there is room
-// for, with the same end. It comes from a sample spread over the row: of its mean and deviation with δ from the tables,
+// The threshold is a hint: too high, and the search takes the whole row; too low, and more is gathered than shared memory
+// has room for: they go to scratch memory, which a plan with a Gaussian threshold has, or else the row is searched whole. It comes from a sample spread over the row: of its mean and deviation with δ from the tables,
 // the margin as in the paper or in units of σ, or as the sample's order statistic. The row's first candidate comes with
 // the same pass.
 
@@ -136,14 +136,20 @@ DEVICE void truncate(Row &row) {
         first = candidate > first ? candidate : first;
         if (key > threshold) {
             u32 at = atomic_add(&count, 1u);
-            if (at < GATHER_CAPACITY) row.gathered[at] = candidate;
+            if (at < GATHER_CAPACITY) row.shared[at] = candidate;
+            else if (row.scratch) row.scratch[at] = candidate;
         }
     };
     if (ADJUSTED) for_each(row.call, row.args, row.view, each);
     else for_each_wide(row.call, row.args, row.view, each);
     set_first(row, block_max(first));
     row.nan = (u32)block_max(nan);
-    bool fits = count <= GATHER_CAPACITY;
+    if (count > GATHER_CAPACITY && row.scratch) {
+        for (u32 i = thread_index(); i < GATHER_CAPACITY; i += thread_count()) row.scratch[i] = row.shared[i];
+        row.gathered = row.scratch;
+        block_sync();
+    }
+    bool fits = count <= GATHER_CAPACITY || row.scratch;
     row.gathered_count = fits ? count : 0;
     row.covered_above = fits ? threshold : KEY_INFINITY;
 }

@@ -82,6 +82,38 @@ DEVICE u32 head_of(const RowView &view) {
     return head < view.vocab ? head : view.vocab;
 }
 
+// The vectors of a row, and the logits before them: behind them less than one is left.
+struct Vectors {
+    u32 head, count;
+};
+DEVICE Vectors vectors_of(const RowView &view) {
+    u32 head = head_of(view);
+    return Vectors{head, (view.vocab - head) / PER_VECTOR};
+}
+
+// Part `part` of `parts` of a row: vectors from `from` to `to`, and whether the logits before or behind all vectors are its.
+struct Part {
+    u32 from, to;
+    bool has_head, has_tail;
+};
+DEVICE Part part_of(const Vectors &vectors, u32 part, u32 parts) {
+    // Whole lines of 128 bytes.
+    u32 each = ((vectors.count + parts - 1) / parts + 7) / 8 * 8;
+    u32 from = (u64)part * each < vectors.count ? part * each : vectors.count;
+    u32 to = vectors.count - from < each ? vectors.count : from + each;
+    return Part{from, to, part == 0, part + 1 == parts};
+}
+
+// Calls `each(id)` for the logits of a part that belong to no vector.
+template <typename Each>
+DEVICE void for_edges(const RowView &view, const Vectors &vectors, const Part &part, Each each) {
+    if (part.has_head)
+        for (u32 id = thread_index(); id < vectors.head; id += thread_count()) each(id);
+    if (part.has_tail)
+        for (u32 id = vectors.head + vectors.count * PER_VECTOR + thread_index(); id < view.vocab; id += thread_count())
+            each(id);
+}
+
 // Calls `each(id, y)` for every logit of the row, each on one thread, in no order.
 template <typename Each>
 DEVICE void for_each(const Call &call, const RowArgs &args, const RowView &view, Each each) {
@@ -89,32 +121,26 @@ DEVICE void for_each(const Call &call, const RowArgs &args, const RowView &view,
     for (u32 id = thread_index(); id < view.vocab; id += thread_count()) each(id, effective(call, args, view, id));
 }
 
-// The same for a short `each`: loads are 16 bytes wide where the row's alignment allows, and four are in flight.
+// The same for a short `each`: loads are 16 bytes wide where the row's alignment allows, and several are in flight.
 template <typename Each>
 DEVICE void for_each_wide(const Call &call, const RowArgs &args, const RowView &view, Each each) {
-    u32 head = head_of(view), thread = thread_index(), threads = thread_count();
-    u32 vectors = (view.vocab - head) / PER_VECTOR;
-    const Vector *start = (const Vector *)(view.stored + head);
+    u32 threads = thread_count();
+    Vectors vectors = vectors_of(view);
+    const Vector *start = (const Vector *)(view.stored + vectors.head);
 #pragma unroll 1
-    for (u32 at = thread; at < vectors; at += 4 * threads) {
-        Vector loaded[4];
+    for (u32 at = thread_index(); at < vectors.count; at += VECTORS_IN_FLIGHT * threads) {
+        Vector loaded[VECTORS_IN_FLIGHT];
 #pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            if (at + i * threads < vectors) loaded[i] = start[at + i * threads];
+        for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++)
+            if (at + i * threads < vectors.count) loaded[i] = start[at + i * threads];
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            if (at + i * threads >= vectors) break;
-            u32 id = head + (at + i * threads) * PER_VECTOR;
+        for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++) {
+            if (at + i * threads >= vectors.count) break;
+            u32 id = vectors.head + (at + i * threads) * PER_VECTOR;
 #pragma unroll
             for (u32 lane = 0; lane < PER_VECTOR; lane++)
                 each(id + lane, adjust(call, args, view, id + lane, widen(loaded[i].lanes[lane])));
         }
     }
-    // What lies before the first boundary and behind the last.
-    u32 behind = head + vectors * PER_VECTOR, edges = head + view.vocab - behind;
-#pragma unroll 1
-    for (u32 i = thread; i < edges; i += threads) {
-        u32 id = i < head ? i : behind + i - head;
-        each(id, effective(call, args, view, id));
-    }
+    for_edges(view, vectors, part_of(vectors, 0, 1), [&](u32 id) { each(id, effective(call, args, view, id)); });
 }

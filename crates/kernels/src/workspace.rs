@@ -1,0 +1,122 @@
+//! What a launch works in, and where its parts lie.
+
+use qrita_core::Plan;
+
+use crate::call::Call;
+use crate::source::{GATHER_CAPACITY, KEPT_CAPACITY, MOST_CHUNKS, is_streamed, scratch_bytes};
+
+/// How a streamed launch is divided among blocks. It never changes an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Split {
+    /// Threads of a block that streams: a multiple of the warp, at most 1024.
+    pub threads: u32,
+    /// Blocks that share a row while it streams: at most [`MOST_CHUNKS`], and 1 for batches of more than [`SPLIT_ROWS`] rows.
+    pub chunks: u32,
+    /// Blocks that share a row while it is masked, at least 1.
+    pub mask_chunks: u32,
+}
+
+/// Batches of more rows fill a device with one block a row.
+pub const SPLIT_ROWS: usize = 512;
+
+/// `Slot`, `Arrivals` and `SplitRow` of `device/call.h`, in bytes.
+const SLOT_BYTES: usize = 32 + KEPT_CAPACITY * size_of::<u64>();
+const ARRIVALS_BYTES: usize = 16;
+const SPLIT_ROW_BYTES: usize = (MOST_CHUNKS + GATHER_CAPACITY) * size_of::<u64>();
+
+/// The layout of a launch's workspace: parts one behind the other, each aligned to 16 bytes.
+///
+/// The counts of arrived blocks come first, at the same place in every layout of a plan, so that launches of any shape can
+/// share memory: they are the only part that must be zero before a launch, and they are zero again after it.
+///
+/// ```
+/// use qrita_core::Plan;
+/// use qrita_kernels::Workspace;
+///
+/// let bytes = Workspace::new(&Plan::default(), 32, 128_256, 264).bytes();
+/// assert!(bytes / 32 < 64 << 10);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    arrivals: usize,
+    slots: usize,
+    split_rows: usize,
+    scratch: usize,
+    scratch_stride: usize,
+}
+
+impl Workspace {
+    /// The layout for up to `rows` of `vocab` logits in launches of up to `blocks` blocks; where the plan is
+    /// [streamed](is_streamed), however they are split.
+    pub fn new(plan: &Plan, rows: usize, vocab: usize, blocks: u32) -> Workspace {
+        if !is_streamed(plan) {
+            let scratch_stride = scratch_bytes(vocab, plan).next_multiple_of(16);
+            let scratch = scratch_stride.saturating_mul(rows.min(blocks as usize));
+            return Workspace { arrivals: 0, slots: 0, split_rows: 0, scratch, scratch_stride };
+        }
+        Workspace {
+            arrivals: SPLIT_ROWS * ARRIVALS_BYTES,
+            slots: rows.saturating_mul(SLOT_BYTES),
+            split_rows: rows.min(SPLIT_ROWS) * SPLIT_ROW_BYTES,
+            scratch: 0,
+            scratch_stride: 0,
+        }
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> usize {
+        [self.slots, self.split_rows, self.scratch].into_iter().fold(self.arrivals, usize::saturating_add)
+    }
+
+    /// How many bytes from the start on must be zero before the first launch.
+    pub fn zeroed_bytes(&self) -> usize {
+        self.arrivals
+    }
+
+    /// Writes the addresses of the parts: `zeroed` is where [`zeroed_bytes`](Workspace::zeroed_bytes) lie, `rest` where all
+    /// others do. A part without bytes has no address.
+    pub fn place(&self, zeroed: u64, rest: u64, call: &mut Call) {
+        call.arrivals = if self.arrivals == 0 { 0 } else { zeroed };
+        let mut next = rest;
+        let mut part = |bytes: usize| {
+            let start = if bytes == 0 { 0 } else { next };
+            next += bytes as u64;
+            start
+        };
+        call.slots = part(self.slots);
+        call.split_rows = part(self.split_rows);
+        call.scratch = part(self.scratch);
+        call.scratch_stride = self.scratch_stride as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use qrita_core::{Search, Truncation};
+
+    use super::*;
+
+    #[test]
+    fn parts_lie_one_behind_the_other() {
+        let workspace = Workspace::new(&Plan::default(), 3, 1000, 8);
+        let mut call = Call::default();
+        workspace.place(1 << 10, 1 << 20, &mut call);
+        assert_eq!((call.arrivals, call.slots), (1 << 10, 1 << 20));
+        assert_eq!(call.split_rows, call.slots + 3 * SLOT_BYTES as u64);
+        let rest = call.split_rows - call.slots + 3 * SPLIT_ROW_BYTES as u64;
+        assert_eq!(workspace.bytes() as u64, workspace.zeroed_bytes() as u64 + rest);
+        assert_eq!((call.scratch, call.scratch_stride), (0, 0));
+        assert_eq!(workspace.zeroed_bytes(), 16 * SPLIT_ROWS);
+    }
+
+    #[test]
+    fn only_what_is_used_has_room() {
+        let of_many = Workspace::new(&Plan::default(), 2 * SPLIT_ROWS, 1000, 8);
+        assert_eq!(of_many.bytes(), SPLIT_ROWS * (ARRIVALS_BYTES + SPLIT_ROW_BYTES) + 2 * SPLIT_ROWS * SLOT_BYTES);
+        let plan = |truncation, search| Plan { truncation, search, ..Plan::default() };
+        let bytes = |plan: Plan| Workspace::new(&plan, 300, 1000, 8).bytes();
+        assert_eq!(bytes(plan(Truncation::Off, Search::Quaternary)), 0);
+        assert_eq!(bytes(plan(Truncation::Paper, Search::Quaternary)), 8 * 8000);
+        assert_eq!(bytes(plan(Truncation::Off, Search::Sort)), 8 * 8000);
+    }
+}
