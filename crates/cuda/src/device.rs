@@ -63,7 +63,7 @@ impl Device for CudaDevice {
     }
 
     fn threads(&self, vocab: usize, autotune: bool) -> u32 {
-        policy::threads(vocab, autotune)
+        policy::shape(vocab, autotune).threads
     }
 
     fn blocks(&self) -> u32 {

@@ -10,7 +10,8 @@ use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{Call, RowArgs, Specialization, Stage, row_args, scratch_bytes};
 
 use crate::context::{Context, driver};
-use crate::{NAME, policy};
+use crate::policy::LaunchShape;
+use crate::{NAME, failed, policy};
 
 /// Filters and samples logits that lie in device memory.
 ///
@@ -47,8 +48,10 @@ pub struct CudaSampler {
     plan: Plan,
     adjusted: bool,
     tables: Arc<DeltaTables>,
-    narrow: CudaFunction,
-    wide: CudaFunction,
+    /// One for each shape that a launch may have.
+    kernels: Vec<(LaunchShape, CudaFunction)>,
+    /// The shape of every launch; `None` where the policy chooses.
+    shape: Option<LaunchShape>,
 }
 
 /// Rows of logits in device memory: of the sampler's dtype, aligned as one logit is.
@@ -171,12 +174,47 @@ impl CudaSampler {
     /// # Errors
     /// [`Error::Device`] when the kernels cannot be compiled or loaded.
     pub fn new(context: &Context, dtype: Dtype, plan: Plan, adjusted: bool) -> Result<CudaSampler, Error> {
-        let kernel = |vocab| {
-            let threads = policy::threads(vocab, plan.autotune);
-            context.kernel(&Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 })
+        CudaSampler {
+            context: context.clone(),
+            dtype,
+            plan,
+            adjusted,
+            tables: Arc::default(),
+            kernels: Vec::new(),
+            shape: None,
+        }
+        .with_kernels(policy::shapes(plan.autotune))
+    }
+
+    /// The same sampler with kernels of these shapes and of no others.
+    fn with_kernels(mut self, shapes: &[LaunchShape]) -> Result<CudaSampler, Error> {
+        let CudaSampler { dtype, plan, adjusted, .. } = self;
+        let kernel = |&shape: &LaunchShape| {
+            let threads = shape.threads;
+            let specialization = Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 };
+            Ok((shape, self.context.kernel(&specialization)?))
         };
-        let (narrow, wide) = (kernel(1)?, kernel(usize::MAX)?);
-        Ok(CudaSampler { context: context.clone(), dtype, plan, adjusted, tables: Arc::default(), narrow, wide })
+        self.kernels = shapes.iter().map(kernel).collect::<Result<_, Error>>()?;
+        Ok(self)
+    }
+
+    /// Every shape that a launch may have: which one is chosen by the batch's shape, and with
+    /// [`Plan::autotune`](qrita_core::Plan::autotune) off there is one.
+    pub fn shapes(&self) -> Vec<LaunchShape> {
+        policy::shapes(self.plan.autotune).to_vec()
+    }
+
+    /// The same sampler with this shape in every launch, for measurements and tests.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for one that is not among its [`shapes`](CudaSampler::shapes); [`Error::Device`] when the
+    /// kernel cannot be compiled or loaded.
+    pub fn with_shape(mut self, shape: LaunchShape) -> Result<CudaSampler, Error> {
+        if !policy::shapes(self.plan.autotune).contains(&shape) {
+            return Err(Error::Unsupported { backend: NAME, what: format!("launches of {shape} under this plan") });
+        }
+        self.shape = Some(shape);
+        self.with_kernels(&[shape])
     }
 
     /// The same sampler with δ tables fitted to a model, for the plans that use them.
@@ -313,12 +351,19 @@ impl CudaSampler {
             force_fallback: u32::from(self.plan.force_fallback),
             ..Call::default()
         };
-        let threads = policy::threads(vocab, self.plan.autotune);
-        let kernel = if threads == policy::WIDE_THREADS { &self.wide } else { &self.narrow };
+        let (shape, kernel) = self.kernel(vocab)?;
         let blocks = batch_rows.min(policy::blocks(self.context.multiprocessors()));
         self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
         // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks.
-        unsafe { launch_kernel(kernel, stream, blocks, threads, &call) }
+        unsafe { launch_kernel(kernel, stream, blocks, shape.threads, &call) }
+    }
+
+    /// The shape of a launch for rows of `vocab` logits, and its kernel.
+    fn kernel(&self, vocab: usize) -> Result<&(LaunchShape, CudaFunction), Error> {
+        let shape = self.shape.unwrap_or_else(|| policy::shape(vocab, self.plan.autotune));
+        // The policy lists what it chooses, so that this finds one.
+        let found = self.kernels.iter().find(|(of, _)| *of == shape);
+        found.ok_or_else(|| failed(format!("no kernel was compiled for launches of {shape}")))
     }
 }
 
