@@ -1,4 +1,5 @@
-//! Compiles the machine, the kernel once for every warp, dtype and stage, and the planted faults of the tests.
+//! Compiles the machine, the kernel once for every warp, dtype and stage, the planted faults of the tests, and the
+//! functions that a test compares one by one.
 //!
 //! The dtype and the stage choose code, as for a device, so they are macros; the plan is read from the launch, or there
 //! would be 3200 builds.
@@ -16,6 +17,9 @@ const DTYPES: u32 = 3;
 const STAGES: u32 = 7;
 /// Copies of a kernel of stage 0, the whole algorithm: as many tests can run it at once, see `hooks.h`.
 const COPIES: u32 = 2;
+
+/// What `qrita_testkit::functions` has every device compile.
+const FUNCTIONS: &str = "../testkit/src/functions.cpp";
 
 /// What no device promises, and the host would do silently, or otherwise than a device.
 const CHECKS: &str = "-fsanitize=bounds,shift,alignment,null,integer-divide-by-zero,float-cast-overflow";
@@ -59,7 +63,7 @@ fn split(source: &str) -> (&str, &str) {
 }
 
 fn main() {
-    for path in ["build.rs", "src/machine", "tests/planted.cpp"] {
+    for path in ["build.rs", "src/machine", "tests/planted.cpp", FUNCTIONS] {
         println!("cargo:rerun-if-changed={path}");
     }
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR"));
@@ -101,7 +105,13 @@ fn main() {
         let defines = [("WARP", warp), ("DTYPE", 0), ("STAGE", 0), ("THREADS", MAX_THREADS)];
         kernels.file(unit(&folder, &name, &defines, planted, ""));
     }
-    kernels.include("tests").compile("qrita_simt_kernels");
+    // Stage 3 is the smallest; what is asked for is in every one.
+    let name = "qrita_simt_functions";
+    let defines = [("WARP", 32), ("DTYPE", 0), ("STAGE", 3), ("THREADS", MAX_THREADS)];
+    let rest = format!("#define {ENTRY} {name}_entry\n{rest}\n#include \"{FUNCTIONS}\"");
+    let after = format!("SIMT_KERNEL({name}, functions, FunctionsCall)");
+    kernels.file(unit(&folder, name, &defines, &rest, &after));
+    kernels.include("tests").include(".").compile("qrita_simt_kernels");
     machine.file("src/machine/machine.cpp").compile("qrita_simt_machine");
 
     let table = format!(

@@ -71,7 +71,7 @@ impl Device for CudaDevice {
     }
 
     fn split(&self, rows: usize, vocab: usize, autotune: bool) -> Option<Split> {
-        policy::split(rows, vocab, autotune, self.context.multiprocessors())
+        policy::shape(rows, vocab, true, autotune, self.context.multiprocessors()).split()
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<CudaMemory, Error> {

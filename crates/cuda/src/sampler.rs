@@ -8,10 +8,11 @@ use cudarc::driver::{CudaFunction, result};
 use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse};
 use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{
-    Call, Launch, RowArgs, Specialization, Split, Stage, Workspace, is_streamed, row_args, streamed_launches,
+    Call, Launch, RowArgs, Specialization, Stage, Workspace, is_streamed, row_args, streamed_launches,
 };
 
 use crate::context::{Context, driver};
+use crate::policy::LaunchShape;
 use crate::{NAME, policy};
 
 /// Filters and samples logits that lie in device memory.
@@ -45,14 +46,14 @@ use crate::{NAME, policy};
 #[derive(Clone, Debug)]
 pub struct CudaSampler {
     context: Context,
-    dtype: Dtype,
-    plan: Plan,
-    adjusted: bool,
     tables: Arc<DeltaTables>,
     /// The whole algorithm in one kernel.
     whole: CudaFunction,
+    whole_is: Specialization,
     /// The two kernels of a streamed launch, where the plan has them.
     streamed: Option<[CudaFunction; 2]>,
+    /// The shape of every launch; `None` where the policy chooses.
+    shape: Option<LaunchShape>,
 }
 
 /// Rows of logits in device memory: of the sampler's dtype, aligned as one logit is.
@@ -177,7 +178,8 @@ impl CudaSampler {
     /// # Errors
     /// [`Error::Device`] when the kernels cannot be compiled or loaded.
     pub fn new(context: &Context, dtype: Dtype, plan: Plan, adjusted: bool) -> Result<CudaSampler, Error> {
-        let whole = whole_specialization(dtype, plan, adjusted);
+        let threads = policy::threads(plan.autotune);
+        let whole = Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 };
         let streamed = if is_streamed(&plan) {
             let stream = Specialization { stage: Stage::Stream, threads: policy::STREAM_THREADS, ..whole };
             let finish = Specialization { stage: Stage::Finish, ..whole };
@@ -185,8 +187,32 @@ impl CudaSampler {
         } else {
             None
         };
-        let whole = context.kernel(&whole)?;
-        Ok(CudaSampler { context: context.clone(), dtype, plan, adjusted, tables: Arc::default(), whole, streamed })
+        Ok(CudaSampler {
+            context: context.clone(),
+            tables: Arc::default(),
+            whole: context.kernel(&whole)?,
+            whole_is: whole,
+            streamed,
+            shape: None,
+        })
+    }
+
+    /// Every shape that a launch may have on this device: which one is chosen by the batch's shape.
+    pub fn shapes(&self) -> Vec<LaunchShape> {
+        let multiprocessors = self.context.multiprocessors();
+        policy::shapes(self.streamed.is_some(), self.plan().autotune, multiprocessors).into_iter().collect()
+    }
+
+    /// The same sampler with this shape in every launch, for measurements and tests.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for one that is not among its [`shapes`](CudaSampler::shapes).
+    pub fn with_shape(mut self, shape: LaunchShape) -> Result<CudaSampler, Error> {
+        if !self.shapes().contains(&shape) {
+            return Err(Error::Unsupported { backend: NAME, what: format!("launches of {shape} under this plan") });
+        }
+        self.shape = Some(shape);
+        Ok(self)
     }
 
     /// The same sampler with δ tables fitted to a model, for the plans that use them.
@@ -198,12 +224,12 @@ impl CudaSampler {
 
     /// The type of its logits.
     pub fn dtype(&self) -> Dtype {
-        self.dtype
+        self.whole_is.dtype
     }
 
     /// Its plan.
     pub fn plan(&self) -> Plan {
-        self.plan
+        self.whole_is.plan
     }
 
     /// The workspace that a launch of this shape needs, in bytes. It does not fall with `rows` or `vocab`, so that one
@@ -218,11 +244,12 @@ impl CudaSampler {
     }
 
     fn workspace(&self, rows: usize, vocab: usize) -> Workspace {
-        Workspace::new(&self.plan, rows, vocab, policy::blocks(self.context.multiprocessors()))
+        Workspace::new(&self.whole_is.plan, rows, vocab, policy::blocks(self.context.multiprocessors()))
     }
 
-    fn split(&self, rows: usize, vocab: usize) -> Option<Split> {
-        policy::split(rows, vocab, self.plan.autotune, self.context.multiprocessors())
+    fn shape(&self, rows: usize, vocab: usize) -> LaunchShape {
+        let (autotune, multiprocessors) = (self.plan().autotune, self.context.multiprocessors());
+        self.shape.unwrap_or_else(|| policy::shape(rows, vocab, self.streamed.is_some(), autotune, multiprocessors))
     }
 
     /// What a launch takes for one row, from parameters that are validated here. Bitmask, bias and counts among the
@@ -254,7 +281,7 @@ impl CudaSampler {
             Error::Param { param, value, expected, .. } => Error::Param { row: Some(row), param, value, expected },
             other => other,
         })?;
-        Ok(row_args(&of_row, 0, vocab, &self.tables, &self.plan))
+        Ok(row_args(&of_row, 0, vocab, &self.tables, &self.whole_is.plan))
     }
 
     /// Launches on a stream of the device, and returns before it is done. A batch of no rows is a no-op.
@@ -284,7 +311,7 @@ impl CudaSampler {
         if rows == 0 {
             return Ok(());
         }
-        is_aligned("logits' address", logits, self.dtype.size())?;
+        is_aligned("logits' address", logits, self.whole_is.dtype.size())?;
         is_aligned("parameters' address", params.row_args, 8)?;
         is_aligned("workspace's address", workspace.address, 16)?;
         let layout = self.workspace(rows, vocab);
@@ -293,7 +320,7 @@ impl CudaSampler {
             return Err(Error::Length { what: "workspace", found: workspace.bytes, expected: needed });
         }
         let adjustments = &params.adjustments;
-        if !self.adjusted && *adjustments != DeviceAdjustments::default() {
+        if !self.whole_is.adjusted && *adjustments != DeviceAdjustments::default() {
             let what = "adjustments in a sampler that was made without them".to_owned();
             return Err(Error::Unsupported { backend: NAME, what });
         }
@@ -331,28 +358,24 @@ impl CudaSampler {
             logprob: outputs.logprob,
             raw_logprob: outputs.raw_logprob,
             rank: outputs.rank,
-            force_fallback: u32::from(self.plan.force_fallback),
+            force_fallback: u32::from(self.whole_is.plan.force_fallback),
             ..Call::default()
         };
         layout.place(workspace.address, workspace.address + layout.zeroed_bytes() as u64, &mut call);
-        let whole = whole_specialization(self.dtype, self.plan, self.adjusted);
+        let shape = self.shape(rows, vocab);
         self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
         let launch = |kernel, Launch { specialization, blocks, call }: Launch| {
             // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks.
             unsafe { launch_kernel(kernel, stream, blocks, specialization.threads, &call) }
         };
-        if let (Some([first, second]), Some(split)) = (&self.streamed, self.split(rows, vocab)) {
-            let [stream, finish] = streamed_launches(&whole, split, &call);
+        if let (Some([first, second]), Some(split)) = (&self.streamed, shape.split()) {
+            let [stream, finish] = streamed_launches(&self.whole_is, split, &call);
             launch(first, stream)?;
             return launch(second, finish);
         }
         let blocks = batch_rows.min(policy::blocks(self.context.multiprocessors()));
-        launch(&self.whole, Launch { specialization: whole, blocks, call })
+        launch(&self.whole, Launch { specialization: self.whole_is, blocks, call })
     }
-}
-
-fn whole_specialization(dtype: Dtype, plan: Plan, adjusted: bool) -> Specialization {
-    Specialization { dtype, plan, stage: Stage::Run, adjusted, threads: policy::threads(plan.autotune), warp: 32 }
 }
 
 /// Refuses an address that no element can lie at.

@@ -6,7 +6,7 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use qrita_core::{Backend, Candidates, Dtype, Error, LogitsMut, Outputs, Params, Plan, Shape, Status, bf16};
 use qrita_cuda::{
     Context, CudaBackend, CudaDevice, CudaSampler, DeviceAdjustments, DeviceBatch, DeviceCandidates, DeviceOutputs,
-    DeviceWorkspace, LaunchParams, RowArgs, ViewCandidates, ViewInput, ViewOutputs, cudarc,
+    DeviceWorkspace, LaunchParams, LaunchShape, RowArgs, ViewCandidates, ViewInput, ViewOutputs, cudarc,
 };
 use std::sync::Arc;
 
@@ -264,4 +264,30 @@ fn what_does_not_fit_is_refused() {
     assert!(sampler.row_args(&wrong, 0, VOCAB).is_ok());
     let error = sampler.row_args(&wrong, 1, VOCAB).unwrap_err();
     assert!(matches!(error, Error::Param { row: Some(1), param: "temperature", .. }), "{error}");
+}
+
+#[test]
+fn a_shape_is_fixed_or_refused() {
+    let Some(context) = context() else { return };
+    let seeds = [3; ROWS];
+    let params = params(&seeds);
+    let right = by_backend(&context, &params);
+    for autotune in [true, false] {
+        let plan = Plan { autotune, ..Plan::default() };
+        let sampler = CudaSampler::new(&context, Dtype::Bf16, plan, false).unwrap();
+        let shapes = sampler.shapes();
+        assert!(!shapes.is_empty());
+        for &shape in &shapes {
+            let sampler = sampler.clone().with_shape(shape).unwrap();
+            assert_eq!(sampler.shapes(), shapes);
+            let mut memory = Memory::new(&context, &sampler, &params);
+            let (batch, params, outputs) = (memory.batch(), memory.params(), memory.outputs());
+            let stream = memory.stream.cu_stream();
+            // SAFETY: addresses and lengths are of `memory`, which outlives the launch.
+            unsafe { sampler.launch(stream, &batch, &params, &outputs, memory.workspace()) }.unwrap();
+            assert_eq!(memory.take(), right, "{shape}");
+        }
+        let odd = LaunchShape { threads: 96, chunks: 1, mask_chunks: 1 };
+        assert!(matches!(sampler.with_shape(odd), Err(Error::Unsupported { .. })));
+    }
 }

@@ -91,7 +91,7 @@ pub mod cpu {
 pub mod cuda {
     pub use qrita_cuda::{
         Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, DeviceAdjustments, DeviceBatch,
-        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace, LaunchParams, RowArgs, ViewCandidates,
-        ViewInput, ViewOutputs, backend, cudarc,
+        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace, LaunchParams, LaunchShape, RowArgs,
+        ViewCandidates, ViewInput, ViewOutputs, backend, cudarc,
     };
 }

@@ -12,6 +12,7 @@
 //! ```
 //!
 //! - [`reference`](mod@reference): exponentials and logarithms with more than a hundred bits, which weight and logarithm are held to.
+//! - [`functions`]: weight, logarithm and random bits as a device computes them, against core's.
 //! - [`fixtures`]: logits of real models.
 //!
 //! Of `qrita-core` it takes the types, the random bits, `weight` and `ln_mass`. The last two are checked here on
@@ -22,6 +23,7 @@
 pub mod batch;
 pub mod conformance;
 pub mod fixtures;
+pub mod functions;
 pub mod oracle;
 pub mod reference;
 pub mod rows;

@@ -1,0 +1,30 @@
+// A value a thread, by the functions of the device source that decide; `functions.rs` compares them with core's. It
+// follows the device source, whose names it uses.
+
+// `Call` of functions.rs.
+struct FunctionsCall {
+    u32 function, count;
+    // The arguments of value `i` are `first + i · step` and `second`, or the three in `inputs` where there are such.
+    u64 first, step, second;
+    const u64 *inputs;
+    u64 *outputs;
+};
+
+KERNEL functions(ARGUMENT(FunctionsCall) call) {
+    u32 i = block_index() * thread_count() + thread_index();
+    if (i >= call.count) return;
+    u64 a = call.first + i * call.step, b = call.second, c = 0;
+    if (call.inputs) {
+        const u64 *inputs = call.inputs + 3 * (u64)i;
+        a = inputs[0], b = inputs[1], c = inputs[2];
+    }
+    u64 value = 0;
+    switch (call.function) {
+    case 0: value = weight_of((u32)a); break;
+    case 1: value = float_bits(logprob_of((u32)a, b)); break;
+    case 2: value = ln_mass(a); break;
+    case 3: value = need_of(bits_float((u32)a), b); break;
+    case 4: value = random_bits(a, b, (u32)c); break;
+    }
+    call.outputs[i] = value;
+}
