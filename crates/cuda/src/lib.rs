@@ -38,6 +38,7 @@ pub use context::Context;
 /// The version of cudarc whose streams and views this crate takes.
 pub use cudarc;
 pub use device::{CudaDevice, CudaMemory};
+pub use policy::BLOCK_THREADS;
 pub use qrita_kernels::RowArgs;
 pub use sampler::{
     CudaSampler, DeviceAdjustments, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace,
