@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaFunction, DriverError, sys};
 use cudarc::nvrtc::Ptx;
@@ -10,7 +10,7 @@ use qrita_core::Error;
 use qrita_kernels::{ENTRY, Specialization};
 
 use crate::cache::Cache;
-use crate::{failed, nvrtc};
+use crate::{failed, nvrtc, present};
 
 /// A device, ready to compile and launch. Clones share the compiled kernels.
 #[derive(Clone)]
@@ -140,12 +140,13 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Says what is missing where the driver cannot be loaded. cudarc panics there, so that this comes before any call of it.
+/// Says what is missing where the driver cannot be loaded.
 fn probe_driver() -> Result<(), Error> {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: loads a shared library and runs its initialisers; the driver's do nothing that others could see.
-    let present = *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() });
-    if present { Ok(()) } else { Err(failed("the driver (libcuda.so) is not found: install NVIDIA's driver")) }
+    if present::driver() {
+        Ok(())
+    } else {
+        Err(failed("the driver (libcuda.so) is not found: install NVIDIA's driver"))
+    }
 }
 
 /// An error of the driver's as one that callers match on, with what was tried.

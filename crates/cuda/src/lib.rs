@@ -27,6 +27,7 @@ mod context;
 mod device;
 pub mod nvrtc;
 mod policy;
+mod present;
 mod sampler;
 mod views;
 
