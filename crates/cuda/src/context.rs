@@ -32,8 +32,13 @@ impl Context {
     /// The device's primary context, shared with all else that uses the device in this process. Devices count from 0.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver, NVRTC or the device is missing: the message says which.
+    /// [`Error::Device`] when the driver, NVRTC or the device is missing: the message says which. An ordinal beyond `i32` is
+    /// a device that no driver has.
     pub fn new(ordinal: usize) -> Result<Context, Error> {
+        // The driver counts in i32, and cudarc casts: it would take 2^32 for device 0.
+        if i32::try_from(ordinal).is_err() {
+            return Err(failed(format!("cannot use device {ordinal}: the driver's numbers end at {}", i32::MAX)));
+        }
         probe_driver()?;
         let context = CudaContext::new(ordinal).map_err(driver(&format!("cannot use device {ordinal}")))?;
         Context::on(context)
@@ -178,5 +183,18 @@ mod tests {
             Err(other) => panic!("{other:?}"),
         }
         assert_eq!(Context::new(0).is_ok(), crate::backend(0).is_ok());
+    }
+
+    /// Cast to `i32`, the first and the last would be device 0 and device 1, and the second a negative one.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn ordinals_do_not_wrap_around() {
+        for ordinal in [1 << 32, 1 << 31, (1 << 32) + 1] {
+            let Err(Error::Device { backend: "cuda", message }) = Context::new(ordinal) else {
+                panic!("there is no device {ordinal}");
+            };
+            // Also where the driver is missing: the ordinal is wrong on every machine.
+            assert!(message.contains(&format!("device {ordinal}:")), "{message}");
+        }
     }
 }
