@@ -1,16 +1,20 @@
 //! Compiles the kernel for real, without a GPU: for every architecture that Qrita names, to machine code, by NVRTC.
 //!
 //! ```text
-//! pip install --target DIR 'nvidia-cuda-nvrtc==13.0.*'
+//! pip install --target DIR -r scripts/nvrtc-requirements.txt
 //! LD_LIBRARY_PATH=DIR/nvidia/cu13/lib cargo run -p qrita-cuda --example nvrtc-check [-- --all]
 //! ```
 //!
 //! Prints a line for each group of specialisations with the most that a kernel of it needs, and fails when one does not
-//! compile, or when a kernel that runs the whole algorithm ([`Stage::Run`]) has local memory: a spill, or an array that is
-//! indexed at run time. Without `--all` the matrix is thinned to what differs in code: every plan on one architecture, the
-//! default plan and the paper's on all of them.
+//! compile, or when a kernel that runs more than one stage has local memory: a spill, or an array that is
+//! indexed at run time. Stages that run alone serve to find faults, not speed: they need only compile.
+//!
+//! Thread counts are the library's ([`BLOCK_THREADS`]), and what differs in nothing compiled is compiled once. Without
+//! `--all` the matrix is thinned: the default plan and the paper's on all architectures in all dtypes, and on one
+//! architecture every truncation with every search, adjustments, and the stages alone.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +23,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use qrita_core::{Dtype, Plan};
-use qrita_cuda::nvrtc;
-use qrita_kernels::{Specialization, Stage};
+use qrita_cuda::{BLOCK_THREADS, nvrtc};
+use qrita_kernels::{Specialization, Stage, is_streamed};
 
 /// Ampere (A100; RTX 30), Ada (RTX 40), Hopper (H100, H200), Blackwell (B200; RTX 50).
 const ARCHITECTURES: [u32; 6] = [80, 86, 89, 90, 100, 120];
@@ -28,8 +32,13 @@ const ARCHITECTURES: [u32; 6] = [80, 86, 89, 90, 100, 120];
 const EVERY_PLAN_ON: u32 = 90;
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 const STAGES: [Stage; 4] = [Stage::Truncate, Stage::Search, Stage::Dedup, Stage::Emit];
-/// Threads of a block for wide rows and for narrow ones: the first leaves the fewest registers a thread.
-const THREADS: [u32; 2] = [1024, 256];
+const USAGE: &str = "\
+Compiles the kernel for every architecture, and fails on spills and on arrays in local memory.
+
+Usage: nvrtc-check [--all]
+
+  --all   every plan in every dtype on every architecture, with adjustments and without: about nine times as long
+  --help  this text";
 
 /// Specialisations that a line reports together.
 struct Group {
@@ -56,8 +65,12 @@ fn main() -> ExitCode {
     let all = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => false,
         [flag] if flag == "--all" => true,
+        [flag] if flag == "--help" || flag == "-h" => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         _ => {
-            eprintln!("usage: nvrtc-check [--all]");
+            eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
@@ -88,48 +101,48 @@ fn main() -> ExitCode {
 
 /// What is compiled.
 fn groups(all: bool) -> Vec<Group> {
-    let run = |dtype, plan| Specialization { dtype, plan, stage: Stage::Run, adjusted: false, threads: 1024, warp: 32 };
-    // Launch shapes apart, `autotune` changes no code.
-    let plans = || Plan::all().filter(|plan| plan.autotune);
+    let named = [("default plan", Plan::default()), ("paper's plan", Plan::paper())];
+    let mut seen = HashSet::new();
     let mut groups = Vec::new();
     for architecture in ARCHITECTURES {
-        let group = |name: &str, jobs: Vec<Specialization>| Group {
-            name: format!("sm_{architecture} {name}"),
-            jobs: jobs.into_iter().map(|specialization| (specialization, architecture)).collect(),
+        // In both thread counts. What an earlier group has is left out.
+        let mut group = |name: &str, dtypes: &[Dtype], plans: &[Plan], stages: &[Stage], adjusted: bool| {
+            let mut jobs = Vec::new();
+            for (&dtype, &plan, &stage) in product(dtypes, plans, stages) {
+                for threads in BLOCK_THREADS {
+                    let job = Specialization { dtype, plan, stage, adjusted, threads, warp: 32 };
+                    if seen.insert((architecture, job.defines())) {
+                        jobs.push((job, architecture));
+                    }
+                }
+            }
+            groups.push(Group { name: format!("sm_{architecture} {name}"), jobs });
         };
-        if all {
-            for dtype in DTYPES {
-                let shapes =
-                    plans().flat_map(|plan| THREADS.map(|threads| Specialization { threads, ..run(dtype, plan) }));
-                let jobs = shapes.flat_map(|job| [false, true].map(|adjusted| Specialization { adjusted, ..job }));
-                groups.push(group(&format!("every plan, {}", dtype.name()), jobs.collect()));
-            }
-        } else {
-            for (name, plan) in [("default plan", Plan::default()), ("paper's plan", Plan::paper())] {
-                groups.push(group(name, DTYPES.map(|dtype| run(dtype, plan)).to_vec()));
-            }
-        }
-        if !all && architecture == EVERY_PLAN_ON {
-            let plain = |plan: &Plan| plan.duplicates && !plan.force_fallback;
-            groups.push(group(
-                "every truncation and search",
-                plans().filter(plain).map(|plan| run(Dtype::F32, plan)).collect(),
-            ));
-            let run = run(Dtype::F32, Plan::default());
-            let switches = vec![
-                Specialization { adjusted: true, ..run },
-                Specialization { threads: THREADS[1], ..run },
-                Specialization { plan: Plan { force_fallback: true, ..run.plan }, ..run },
-                Specialization { plan: Plan { duplicates: false, ..run.plan }, ..run },
-            ];
-            groups.push(group("adjusted, narrow, forced fallback, duplicates off", switches));
+        for (name, plan) in named {
+            group(name, &DTYPES, &[plan], whole_or_streamed(&plan), false);
         }
         if all || architecture == EVERY_PLAN_ON {
-            let stages = STAGES.map(|stage| Specialization { stage, ..run(Dtype::F32, Plan::default()) });
-            groups.push(group("stages alone", stages.to_vec()));
+            let every_plan: Vec<Plan> = Plan::all().collect();
+            let dtypes = if all { &DTYPES[..] } else { &DTYPES[..1] };
+            for (name, plan) in named {
+                group(&format!("{name}, adjusted"), &DTYPES, &[plan], whole_or_streamed(&plan), true);
+            }
+            group("every truncation and search", dtypes, &every_plan, &[Stage::Run], false);
+            group("every truncation and search, adjusted", dtypes, &every_plan, &[Stage::Run], true);
+            group("stages alone", dtypes, &[Plan::default()], &STAGES, false);
         }
     }
     groups
+}
+
+/// The stages that launches under a plan may be.
+fn whole_or_streamed(plan: &Plan) -> &'static [Stage] {
+    if is_streamed(plan) { &[Stage::Run, Stage::Stream, Stage::Finish] } else { &[Stage::Run] }
+}
+
+/// Every triple of their elements.
+fn product<'a, A, B, C>(a: &'a [A], b: &'a [B], c: &'a [C]) -> impl Iterator<Item = (&'a A, &'a B, &'a C)> {
+    a.iter().flat_map(move |a| b.iter().flat_map(move |b| c.iter().map(move |c| (a, b, c))))
 }
 
 /// Compiles on all cores; the outcomes are in the order of the jobs.
@@ -192,7 +205,7 @@ fn report(group: &Group, outcomes: &[Outcome], faults: &mut Vec<String>) -> Stri
         took += outcome.took;
         match &outcome.resources {
             Ok(found) => {
-                if specialization.stage == Stage::Run && (found.stack > 0 || found.spills > 0) {
+                if !STAGES.contains(&specialization.stage) && (found.stack > 0 || found.spills > 0) {
                     let Resources { stack, spills, .. } = found;
                     let name = &group.name;
                     faults.push(format!("{name}: {stack} bytes of stack, {spills} of spills in {specialization:?}"));
@@ -207,7 +220,7 @@ fn report(group: &Group, outcomes: &[Outcome], faults: &mut Vec<String>) -> Stri
     }
     let Resources { registers, shared, stack, spills } = most;
     let kernels = group.jobs.len();
-    let mut line = format!("{:<60} {kernels:>4} kernels {:>6.1} s", group.name, took.as_secs_f64());
+    let mut line = format!("{:<48} {kernels:>4} kernels {:>6.1} s", group.name, took.as_secs_f64());
     let _ = write!(line, "  {registers:>3} registers {shared:>6} B shared {stack:>5} B stack {spills:>5} B spilled");
     line
 }

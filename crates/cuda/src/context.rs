@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaFunction, DriverError, sys};
 use cudarc::nvrtc::Ptx;
@@ -10,7 +10,7 @@ use qrita_core::Error;
 use qrita_kernels::{ENTRY, Specialization};
 
 use crate::cache::Cache;
-use crate::{failed, nvrtc};
+use crate::{failed, nvrtc, present};
 
 /// A device, ready to compile and launch. Clones share the compiled kernels.
 #[derive(Clone)]
@@ -32,8 +32,13 @@ impl Context {
     /// The device's primary context, shared with all else that uses the device in this process. Devices count from 0.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver, NVRTC or the device is missing: the message says which.
+    /// [`Error::Device`] when the driver, NVRTC or the device is missing: the message says which. An ordinal beyond `i32` is
+    /// a device that no driver has.
     pub fn new(ordinal: usize) -> Result<Context, Error> {
+        // The driver counts in i32, and cudarc casts: it would take 2^32 for device 0.
+        if i32::try_from(ordinal).is_err() {
+            return Err(failed(format!("cannot use device {ordinal}: the driver's numbers end at {}", i32::MAX)));
+        }
         probe_driver()?;
         let context = CudaContext::new(ordinal).map_err(driver(&format!("cannot use device {ordinal}")))?;
         Context::on(context)
@@ -140,12 +145,13 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Says what is missing where the driver cannot be loaded. cudarc panics there, so that this comes before any call of it.
+/// Says what is missing where the driver cannot be loaded.
 fn probe_driver() -> Result<(), Error> {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: loads a shared library and runs its initialisers; the driver's do nothing that others could see.
-    let present = *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() });
-    if present { Ok(()) } else { Err(failed("the driver (libcuda.so) is not found: install NVIDIA's driver")) }
+    if present::driver() {
+        Ok(())
+    } else {
+        Err(failed("the driver (libcuda.so) is not found: install NVIDIA's driver"))
+    }
 }
 
 /// An error of the driver's as one that callers match on, with what was tried.
@@ -177,5 +183,18 @@ mod tests {
             Err(other) => panic!("{other:?}"),
         }
         assert_eq!(Context::new(0).is_ok(), crate::backend(0).is_ok());
+    }
+
+    /// Cast to `i32`, the first and the last would be device 0 and device 1, and the second a negative one.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn ordinals_do_not_wrap_around() {
+        for ordinal in [1 << 32, 1 << 31, (1 << 32) + 1] {
+            let Err(Error::Device { backend: "cuda", message }) = Context::new(ordinal) else {
+                panic!("there is no device {ordinal}");
+            };
+            // Also where the driver is missing: the ordinal is wrong on every machine.
+            assert!(message.contains(&format!("device {ordinal}:")), "{message}");
+        }
     }
 }

@@ -27,6 +27,7 @@ mod context;
 mod device;
 pub mod nvrtc;
 mod policy;
+mod present;
 mod sampler;
 mod views;
 
@@ -38,7 +39,7 @@ pub use context::Context;
 /// The version of cudarc whose streams and views this crate takes.
 pub use cudarc;
 pub use device::{CudaDevice, CudaMemory};
-pub use policy::LaunchShape;
+pub use policy::{BLOCK_THREADS, LaunchShape};
 pub use qrita_kernels::RowArgs;
 pub use sampler::{
     CudaSampler, DeviceAdjustments, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace,

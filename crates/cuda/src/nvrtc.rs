@@ -4,14 +4,13 @@
 //! compiler contract, reorder or approximate a floating-point operation.
 
 use std::ffi::{CString, c_char};
-use std::sync::OnceLock;
 
 use cudarc::nvrtc::result::{self, NvrtcError};
 use cudarc::nvrtc::sys;
 use qrita_core::Error;
 use qrita_kernels::Specialization;
 
-use crate::failed;
+use crate::{failed, present};
 
 /// A kernel, compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +26,7 @@ pub struct Compiled {
 /// # Errors
 /// [`Error::Device`].
 pub fn probe() -> Result<(), Error> {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: loads a shared library and runs its initialisers; NVRTC's do nothing that others could see.
-    let present = *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() });
-    if present {
+    if present::nvrtc() {
         return Ok(());
     }
     Err(failed(
