@@ -2,13 +2,20 @@
 //!
 //! Rows come from a [`Ring`] that is larger than the caches, so that each call meets a row as a server does: not in cache.
 //! A ring of one row is the other end.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod cuda;
+mod read;
+mod rows;
+
+use clap::ValueEnum;
 use qrita_core::{Candidates, Dtype, Logits, LogitsMut, Outputs, Params};
 use qrita_testkit::batch::Stored;
 use qrita_testkit::fixtures;
 use qrita_testkit::rows::{RowKind, row};
+
+pub use rows::Rows;
 
 /// Vocabularies: Llama 2, Llama 3, Qwen 2.5, Gemma 3.
 pub const VOCABS: [usize; 4] = [32_000, 128_256, 151_936, 262_144];
@@ -17,9 +24,10 @@ pub const VOCABS: [usize; 4] = [32_000, 128_256, 151_936, 262_144];
 pub const COLD: usize = 96 << 20;
 
 /// What the rows look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// As the head of a language model has it.
+    #[value(name = "llm")]
     LanguageModel,
     /// N(0, 1).
     Normal,
@@ -59,13 +67,15 @@ impl Kind {
 }
 
 /// Which filters run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Filter {
     /// k = 50.
+    #[value(name = "k")]
     TopK,
     /// k = 50 and p = 0.9.
     Both,
     /// p = 0.9.
+    #[value(name = "p")]
     TopP,
 }
 
@@ -90,6 +100,12 @@ impl Filter {
             Filter::TopP => Params::default().top_p(0.9),
         }
     }
+}
+
+/// The middle one.
+pub fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
 }
 
 /// Rows to take one after the other, round and round.

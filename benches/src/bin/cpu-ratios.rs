@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use qrita_benches::{COLD, Filter, Kind, Ring, Room};
+use qrita_benches::{COLD, Filter, Kind, Ring, Room, median};
 use qrita_core::{Backend, Dtype, Outputs, Plan, Row};
 use qrita_cpu::CpuBackend;
 
@@ -31,11 +31,6 @@ const CASES: [(Kind, Dtype, Filter, f64); 11] = [
     (Kind::LanguageModel, Dtype::Bf16, Filter::TopK, 3.0),
     (Kind::LanguageModel, Dtype::Bf16, Filter::TopP, 8.0),
 ];
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
 
 fn timed(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
