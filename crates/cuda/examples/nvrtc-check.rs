@@ -127,7 +127,7 @@ fn groups(all: bool) -> Vec<Group> {
             for (name, plan) in named {
                 group(&format!("{name}, adjusted"), &DTYPES, &[plan], whole_or_streamed(&plan), true);
             }
-            group("every truncation and search", dtypes, &every_plan, &[Stage::Run], false);
+            group("every truncation and search", dtypes, &every_plan, &[Stage::Run, Stage::Cut], false);
             group("every truncation and search, adjusted", dtypes, &every_plan, &[Stage::Run], true);
             group("stages alone", dtypes, &[Plan::default()], &STAGES, false);
         }
@@ -137,7 +137,7 @@ fn groups(all: bool) -> Vec<Group> {
 
 /// The stages that launches under a plan may be.
 fn whole_or_streamed(plan: &Plan) -> &'static [Stage] {
-    if is_streamed(plan) { &[Stage::Run, Stage::Stream, Stage::Finish] } else { &[Stage::Run] }
+    if is_streamed(plan) { &[Stage::Run, Stage::Stream, Stage::Finish] } else { &[Stage::Run, Stage::Cut] }
 }
 
 /// Every triple of their elements.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
-use qrita_core::Error;
+use qrita_core::{Error, Plan};
 use qrita_kernels::{Call, Device, Specialization, Split};
 
 use crate::context::{Context, driver};
@@ -70,8 +70,8 @@ impl Device for CudaDevice {
         policy::blocks(self.context.multiprocessors())
     }
 
-    fn split(&self, rows: usize, vocab: usize, autotune: bool) -> Option<Split> {
-        policy::shape(rows, vocab, true, autotune, self.context.multiprocessors()).split()
+    fn split(&self, rows: usize, vocab: usize, plan: &Plan) -> Option<Split> {
+        policy::shape(rows, vocab, plan, self.context.multiprocessors()).split()
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<CudaMemory, Error> {

@@ -8,7 +8,7 @@ use cudarc::driver::{CudaFunction, result};
 use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse};
 use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{
-    Call, Launch, RowArgs, Specialization, Stage, Workspace, is_streamed, row_args, streamed_launches,
+    Call, Launch, RowArgs, Specialization, Stage, Workspace, row_args, split_launches, split_specializations,
 };
 
 use crate::context::{Context, driver};
@@ -50,8 +50,8 @@ pub struct CudaSampler {
     /// The whole algorithm in one kernel.
     whole: CudaFunction,
     whole_is: Specialization,
-    /// The two kernels of a streamed launch, where the plan has them.
-    streamed: Option<[CudaFunction; 2]>,
+    /// The same in two kernels.
+    split: [CudaFunction; 2],
     /// The shape of every launch; `None` where the policy chooses.
     shape: Option<LaunchShape>,
 }
@@ -180,19 +180,15 @@ impl CudaSampler {
     pub fn new(context: &Context, dtype: Dtype, plan: Plan, adjusted: bool) -> Result<CudaSampler, Error> {
         let threads = policy::threads(plan.autotune);
         let whole = Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 };
-        let streamed = if is_streamed(&plan) {
-            let stream = Specialization { stage: Stage::Stream, threads: policy::STREAM_THREADS, ..whole };
-            let finish = Specialization { stage: Stage::Finish, ..whole };
-            Some([context.kernel(&stream)?, context.kernel(&finish)?])
-        } else {
-            None
-        };
+        // Any shape has these threads; with one kernel it has no others.
+        let split = policy::shape(1, usize::MAX, &plan, context.multiprocessors());
+        let [first, second] = split_specializations(&whole, split.threads);
         Ok(CudaSampler {
             context: context.clone(),
             tables: Arc::default(),
             whole: context.kernel(&whole)?,
             whole_is: whole,
-            streamed,
+            split: [context.kernel(&first)?, context.kernel(&second)?],
             shape: None,
         })
     }
@@ -200,7 +196,7 @@ impl CudaSampler {
     /// Every shape that a launch may have on this device: which one is chosen by the batch's shape.
     pub fn shapes(&self) -> Vec<LaunchShape> {
         let multiprocessors = self.context.multiprocessors();
-        policy::shapes(self.streamed.is_some(), self.plan().autotune, multiprocessors).into_iter().collect()
+        policy::shapes(&self.plan(), multiprocessors).into_iter().collect()
     }
 
     /// The same sampler with this shape in every launch, for measurements and tests.
@@ -248,8 +244,7 @@ impl CudaSampler {
     }
 
     fn shape(&self, rows: usize, vocab: usize) -> LaunchShape {
-        let (autotune, multiprocessors) = (self.plan().autotune, self.context.multiprocessors());
-        self.shape.unwrap_or_else(|| policy::shape(rows, vocab, self.streamed.is_some(), autotune, multiprocessors))
+        self.shape.unwrap_or_else(|| policy::shape(rows, vocab, &self.plan(), self.context.multiprocessors()))
     }
 
     /// What a launch takes for one row, from parameters that are validated here. Bitmask, bias and counts among the
@@ -368,12 +363,13 @@ impl CudaSampler {
             // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks.
             unsafe { launch_kernel(kernel, stream, blocks, specialization.threads, &call) }
         };
-        if let (Some([first, second]), Some(split)) = (&self.streamed, shape.split()) {
-            let [stream, finish] = streamed_launches(&self.whole_is, split, &call);
-            launch(first, stream)?;
-            return launch(second, finish);
+        let most_blocks = policy::blocks(self.context.multiprocessors());
+        if let Some(split) = shape.split() {
+            let [first, second] = split_launches(&self.whole_is, split, most_blocks, &call);
+            launch(&self.split[0], first)?;
+            return launch(&self.split[1], second);
         }
-        let blocks = batch_rows.min(policy::blocks(self.context.multiprocessors()));
+        let blocks = batch_rows.min(most_blocks);
         launch(&self.whole, Launch { specialization: self.whole_is, blocks, call })
     }
 }

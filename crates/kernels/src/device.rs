@@ -1,6 +1,6 @@
 //! What a backend that runs the kernel supplies: memory, and launches.
 
-use qrita_core::Error;
+use qrita_core::{Error, Plan};
 
 use crate::call::Call;
 use crate::source::Specialization;
@@ -26,8 +26,8 @@ pub trait Device {
     /// The most blocks that a launch should have; each block takes rows until none is left.
     fn blocks(&self) -> u32;
 
-    /// How a streamed launch for `rows` of `vocab` logits is divided; `None` if one kernel is faster.
-    fn split(&self, rows: usize, vocab: usize, autotune: bool) -> Option<Split>;
+    /// How a launch for `rows` of `vocab` logits is divided into two kernels; `None` if one is faster.
+    fn split(&self, rows: usize, vocab: usize, plan: &Plan) -> Option<Split>;
 
     /// Memory with these bytes in it; at least one byte.
     ///

@@ -60,8 +60,7 @@ impl<D: Device> HostBackend<D> {
         let (device, tables) = (&self.device, &*self.tables);
         let adjusted = !(0..rows).all(|row| params.adjustments.row(row).is_identity(vocab));
         let blocks = batch_rows.min(device.blocks()).max(1);
-        let streams = stage == Stage::Run && is_streamed(plan);
-        let split = if streams { device.split(rows, vocab, plan.autotune) } else { None };
+        let split = if stage == Stage::Run { device.split(rows, vocab, plan) } else { None };
 
         let data = with_dtype!(Row, logits.data(), |data| device.upload(bytemuck::cast_slice(&data[..span(logits)])))?;
         let mut job = Job {
@@ -89,13 +88,10 @@ impl<D: Device> HostBackend<D> {
             logits: data,
             held: Vec::new(),
         };
-        // A plan that could be streamed and is not needs no memory.
-        if split.is_some() || !is_streamed(plan) {
-            let workspace = Workspace::new(plan, rows, vocab, blocks);
-            let zeroed = job.upload(&vec![0u8; workspace.zeroed_bytes()])?;
-            let rest = job.allocate(workspace.bytes() - workspace.zeroed_bytes())?;
-            workspace.place(zeroed, rest, &mut job.call);
-        }
+        let workspace = Workspace::new(plan, rows, vocab, blocks);
+        let zeroed = job.upload(&vec![0u8; workspace.zeroed_bytes()])?;
+        let rest = job.allocate(workspace.bytes() - workspace.zeroed_bytes())?;
+        workspace.place(zeroed, rest, &mut job.call);
         if is_uniform(params) {
             job.call.args = row_args(params, 0, vocab, tables, plan);
         } else {
@@ -203,7 +199,7 @@ struct Job<'d, D: Device> {
     specialization: Specialization,
     blocks: u32,
     call: Call,
-    /// How the launch is divided, if in two kernels.
+    /// How the launch is divided, if it is two kernels.
     split: Option<Split>,
     logits: D::Memory,
     /// Memory that the call has the address of and nobody reads afterwards.
@@ -257,7 +253,7 @@ impl<D: Device> Job<'_, D> {
         let Some(split) = self.split else {
             return self.device.launch(&self.specialization, self.blocks, &self.call);
         };
-        for launch in streamed_launches(&self.specialization, split, &self.call) {
+        for launch in split_launches(&self.specialization, split, self.blocks, &self.call) {
             self.device.launch(&launch.specialization, launch.blocks, &launch.call)?;
         }
         Ok(())
@@ -275,9 +271,9 @@ pub struct Launch {
     pub call: Call,
 }
 
-/// The launches, one after the other on a stream, that a call under a [streamed](is_streamed) plan is, in the place of
-/// `whole`, which runs all of it in one kernel.
-pub fn streamed_launches(whole: &Specialization, split: Split, call: &Call) -> [Launch; 2] {
+/// The two launches, one after the other on a stream, that a call is in the place of `whole`, which runs all of it in one
+/// kernel. One that is not [streamed](is_streamed) has at most `most_blocks`, which share scratch memory.
+pub fn split_launches(whole: &Specialization, split: Split, most_blocks: u32, call: &Call) -> [Launch; 2] {
     let call = Call {
         chunks: if call.rows as usize > SPLIT_ROWS { 1 } else { split.chunks.clamp(1, MOST_CHUNKS as u32) },
         // A mass over the whole row is read by one block, and must be before another masks.
@@ -286,12 +282,21 @@ pub fn streamed_launches(whole: &Specialization, split: Split, call: &Call) -> [
     };
     // A grid has at most 2^31 - 1 blocks; a block takes more items until none is left.
     let blocks = |parts: u32| call.rows.saturating_mul(parts).min(i32::MAX as u32);
-    let stream = Specialization { stage: Stage::Stream, threads: split.threads, ..*whole };
-    let finish = Specialization { stage: Stage::Finish, ..*whole };
+    let [first, second] = split_specializations(whole, split.threads);
+    let first_blocks = if first.stage == Stage::Stream { blocks(call.chunks) } else { call.rows.min(most_blocks) };
     [
-        Launch { specialization: stream, blocks: blocks(call.chunks), call },
-        Launch { specialization: finish, blocks: blocks(call.mask_chunks), call },
+        Launch { specialization: first, blocks: first_blocks, call },
+        Launch { specialization: second, blocks: blocks(call.mask_chunks), call },
     ]
+}
+
+/// The kernels of [`split_launches`], the first with this many threads in a block.
+pub fn split_specializations(whole: &Specialization, threads: u32) -> [Specialization; 2] {
+    let stage = if is_streamed(&whole.plan) { Stage::Stream } else { Stage::Cut };
+    let first = Specialization { stage, threads, ..*whole };
+    // What a plan may have of its own is done.
+    let second = Specialization { stage: Stage::Finish, plan: Plan::default(), ..*whole };
+    [first, second]
 }
 
 /// The device's memory of the outputs that are asked for.

@@ -16,7 +16,7 @@ mod workspace;
 
 pub use call::{Call, DELTA_SIGMAS, JOINT, KEEP_ALL, RowArgs, StageRow};
 pub use device::Device;
-pub use host::{HostBackend, Launch, streamed_launches};
+pub use host::{HostBackend, Launch, split_launches, split_specializations};
 pub use row_args::row_args;
 pub use source::{
     ENTRY, MOST_CHUNKS, Specialization, Stage, capacities, is_streamed, search_index, source, truncation_index,

@@ -7,10 +7,10 @@ use qrita_delta_tables::DeltaTables;
 use crate::call::{DELTA_SIGMAS, JOINT, KEEP_ALL, RowArgs};
 
 /// Candidates that an order statistic aims at beyond top-k's own, for the error of the sample it is taken from.
-const SPARE: u32 = 512;
+const SPARE: u32 = 256;
 
 /// Candidates that an order statistic aims at where no count is known: at p = 0.9 real rows keep a median of 33.
-const UNKNOWN_COUNT: u32 = 1024;
+const UNKNOWN_COUNT: u32 = 768;
 
 /// The kernel's parameters of row `row`, which the caller has validated ([`Params::validate`]).
 ///
@@ -23,7 +23,7 @@ const UNKNOWN_COUNT: u32 = 1024;
 /// use qrita_kernels::row_args;
 ///
 /// let args = row_args(&Params::default().top_k(50), 0, 128_256, &DeltaTables::normal(), &Plan::default());
-/// assert_eq!((args.top_k, args.top_p, args.farthest, args.wanted), (50, 1.0, u32::MAX, 562));
+/// assert_eq!((args.top_k, args.top_p, args.farthest, args.wanted), (50, 1.0, u32::MAX, 306));
 /// ```
 pub fn row_args(params: &Params<'_>, row: usize, vocab: usize, tables: &DeltaTables, plan: &Plan) -> RowArgs {
     let parameters = params.row(row);
@@ -127,7 +127,7 @@ mod tests {
     fn filters_that_are_off_look_alike() {
         let off = args(&Params::default(), 7);
         assert_eq!(args(&Params::default().top_k(7).top_p(f32::INFINITY), 7), off);
-        assert_eq!((off.top_k, off.top_p, off.wanted, off.flags), (0, 1.0, 1024, 0));
+        assert_eq!((off.top_k, off.top_p, off.wanted, off.flags), (0, 1.0, 768, 0));
         assert_eq!((off.repetition, off.frequency, off.presence), (1.0, 0.0, 0.0));
         assert_eq!(args(&Params::default().top_k(u32::MAX - 1), usize::MAX).wanted, u32::MAX);
     }

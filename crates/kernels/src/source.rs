@@ -9,6 +9,9 @@ pub const ENTRY: &str = "qrita";
 /// gives a block without asking. More of them go to scratch memory, where the plan has it; else the row is searched whole.
 pub(crate) const GATHER_CAPACITY: usize = 4096;
 
+/// Candidates that a block gathers as it streams, beside their weights.
+pub(crate) const STREAM_CAPACITY: usize = 2048;
+
 /// Tokens that stream hands to finish at most; a row that keeps more is run whole.
 pub(crate) const KEPT_CAPACITY: usize = 1024;
 
@@ -29,11 +32,13 @@ const FILES: &[(&str, &str)] = &[
     ("block/sort.h", include_str!("device/block/sort.h")),
     ("row/state.h", include_str!("device/row/state.h")),
     ("row/passes.h", include_str!("device/row/passes.h")),
+    ("row/gather.h", include_str!("device/row/gather.h")),
     ("row/truncate.h", include_str!("device/row/truncate.h")),
     ("row/find.h", include_str!("device/row/find.h")),
     ("row/search.h", include_str!("device/row/search.h")),
     ("row/dedup.h", include_str!("device/row/dedup.h")),
     ("row/emit.h", include_str!("device/row/emit.h")),
+    ("row/slot.h", include_str!("device/row/slot.h")),
     ("row/rest.h", include_str!("device/row/rest.h")),
     ("row/select.h", include_str!("device/row/select.h")),
     ("row/stream.h", include_str!("device/row/stream.h")),
@@ -87,10 +92,12 @@ pub enum Stage {
     Dedup,
     /// Stage 4 alone.
     Emit,
-    /// All of it in two kernels: the first streams the rows and selects.
+    /// All of it in two kernels, under a [streamed](is_streamed) plan: the first streams the rows and selects.
     Stream,
-    /// The second writes the outputs, and runs the rows that the first one missed.
+    /// The second kernel writes the outputs, and runs the rows that the first one missed.
     Finish,
+    /// The first kernel of two under any other plan: stages 1 to 3.
+    Cut,
 }
 
 /// What a build of the kernel is specialised for.
@@ -130,9 +137,10 @@ impl Specialization {
 }
 
 /// The macros that every build has: lengths of arrays that both sides know.
-pub fn capacities() -> [(&'static str, u32); 3] {
+pub fn capacities() -> [(&'static str, u32); 4] {
     [
         ("GATHER_CAPACITY", GATHER_CAPACITY as u32),
+        ("STREAM_CAPACITY", STREAM_CAPACITY as u32),
         ("KEPT_CAPACITY", KEPT_CAPACITY as u32),
         ("MOST_CHUNKS", MOST_CHUNKS as u32),
     ]
@@ -160,8 +168,8 @@ pub fn search_index(search: Search) -> u32 {
     }
 }
 
-/// Whether launches under `plan` are the two kernels [`Stage::Stream`] and [`Stage::Finish`]: where nothing is to be shown
-/// of the paper's search.
+/// Whether the first of two kernels under `plan` is [`Stage::Stream`]: where nothing is to be shown of the paper's truncation
+/// and search.
 pub fn is_streamed(plan: &Plan) -> bool {
     matches!(plan.truncation, Truncation::Quantile | Truncation::Adaptive)
         && plan.search == Search::Select

@@ -3,14 +3,14 @@
 use qrita_core::Plan;
 
 use crate::call::Call;
-use crate::source::{GATHER_CAPACITY, KEPT_CAPACITY, MOST_CHUNKS, is_streamed, scratch_bytes};
+use crate::source::{KEPT_CAPACITY, MOST_CHUNKS, STREAM_CAPACITY, is_streamed, scratch_bytes};
 
-/// How a streamed launch is divided among blocks. It never changes an output.
+/// How a launch of two kernels is divided among blocks. It never changes an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Split {
-    /// Threads of a block that streams: a multiple of the warp, at most 1024.
+    /// Threads of a block of the first kernel: a multiple of the warp, at most 1024.
     pub threads: u32,
-    /// Blocks that share a row while it streams: at most [`MOST_CHUNKS`], and 1 for batches of more than [`SPLIT_ROWS`] rows.
+    /// Blocks that share a row while it streams, if the plan is [streamed](is_streamed): at most [`MOST_CHUNKS`], and 1 for batches of more than [`SPLIT_ROWS`] rows.
     pub chunks: u32,
     /// Blocks that share a row while it is masked, at least 1.
     pub mask_chunks: u32,
@@ -21,8 +21,8 @@ pub const SPLIT_ROWS: usize = 512;
 
 /// `Slot`, `Arrivals` and `SplitRow` of `device/call.h`, in bytes.
 const SLOT_BYTES: usize = 32 + KEPT_CAPACITY * size_of::<u64>();
-const ARRIVALS_BYTES: usize = 16;
-const SPLIT_ROW_BYTES: usize = (MOST_CHUNKS + GATHER_CAPACITY) * size_of::<u64>();
+const ARRIVALS_BYTES: usize = 8;
+const SPLIT_ROW_BYTES: usize = 2 * (MOST_CHUNKS + STREAM_CAPACITY) * size_of::<u64>();
 
 /// The layout of a launch's workspace: parts one behind the other, each aligned to 16 bytes.
 ///
@@ -46,20 +46,16 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The layout for up to `rows` of `vocab` logits in launches of up to `blocks` blocks; where the plan is
-    /// [streamed](is_streamed), however they are split.
+    /// The layout for up to `rows` of `vocab` logits in launches of up to `blocks` blocks, however they are split.
     pub fn new(plan: &Plan, rows: usize, vocab: usize, blocks: u32) -> Workspace {
-        if !is_streamed(plan) {
-            let scratch_stride = scratch_bytes(vocab, plan).next_multiple_of(16);
-            let scratch = scratch_stride.saturating_mul(rows.min(blocks as usize));
-            return Workspace { arrivals: 0, slots: 0, split_rows: 0, scratch, scratch_stride };
-        }
+        let scratch_stride = scratch_bytes(vocab, plan).next_multiple_of(16);
+        let split_rows = if is_streamed(plan) { rows.min(SPLIT_ROWS) } else { 0 };
         Workspace {
-            arrivals: SPLIT_ROWS * ARRIVALS_BYTES,
+            arrivals: if is_streamed(plan) { SPLIT_ROWS * ARRIVALS_BYTES } else { 0 },
             slots: rows.saturating_mul(SLOT_BYTES),
-            split_rows: rows.min(SPLIT_ROWS) * SPLIT_ROW_BYTES,
-            scratch: 0,
-            scratch_stride: 0,
+            split_rows: split_rows * SPLIT_ROW_BYTES,
+            scratch: scratch_stride.saturating_mul(rows.min(blocks as usize)),
+            scratch_stride,
         }
     }
 
@@ -106,7 +102,7 @@ mod tests {
         let rest = call.split_rows - call.slots + 3 * SPLIT_ROW_BYTES as u64;
         assert_eq!(workspace.bytes() as u64, workspace.zeroed_bytes() as u64 + rest);
         assert_eq!((call.scratch, call.scratch_stride), (0, 0));
-        assert_eq!(workspace.zeroed_bytes(), 16 * SPLIT_ROWS);
+        assert_eq!(workspace.zeroed_bytes(), ARRIVALS_BYTES * SPLIT_ROWS);
     }
 
     #[test]
@@ -115,8 +111,9 @@ mod tests {
         assert_eq!(of_many.bytes(), SPLIT_ROWS * (ARRIVALS_BYTES + SPLIT_ROW_BYTES) + 2 * SPLIT_ROWS * SLOT_BYTES);
         let plan = |truncation, search| Plan { truncation, search, ..Plan::default() };
         let bytes = |plan: Plan| Workspace::new(&plan, 300, 1000, 8).bytes();
-        assert_eq!(bytes(plan(Truncation::Off, Search::Quaternary)), 0);
-        assert_eq!(bytes(plan(Truncation::Paper, Search::Quaternary)), 8 * 8000);
-        assert_eq!(bytes(plan(Truncation::Off, Search::Sort)), 8 * 8000);
+        let slots = 300 * SLOT_BYTES;
+        assert_eq!(bytes(plan(Truncation::Off, Search::Quaternary)), slots);
+        assert_eq!(bytes(plan(Truncation::Paper, Search::Quaternary)), slots + 8 * 8000);
+        assert_eq!(bytes(plan(Truncation::Off, Search::Sort)), slots + 8 * 8000);
     }
 }

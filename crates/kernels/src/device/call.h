@@ -67,22 +67,29 @@ struct Call {
     u32 force_fallback, unused;
 };
 
-// What stream leaves of a row for finish: its cut and what it keeps, or that it must be run whole.
+// What the first of two kernels leaves of a row for finish: its cut and what it keeps, or where that is too much its cut alone;
+// or that the row must be run whole.
+#define SLOT_MISSED 0u
+#define SLOT_LISTED 1u
+#define SLOT_CUT 2u
 struct Slot {
-    u32 is_hit, status, max, key, id, kept;
+    u32 state, status, max, key, id, kept;
     u32 unused[2];
     u64 candidates[KEPT_CAPACITY];
 };
 
 // How far the blocks that share a row are: 0 before every launch and after it.
 struct Arrivals {
-    u32 arrived, gathered, nan, unused;
+    u32 arrived, listed;
 };
 
 // What the blocks that share a row have gathered.
 struct SplitRow {
     double rest[MOST_CHUNKS];
-    u64 gathered[GATHER_CAPACITY];
+    u64 counts[MOST_CHUNKS];
+    // Each block's own candidates, as many as a share of the room; and those that find none there.
+    u64 regions[STREAM_CAPACITY];
+    u64 list[STREAM_CAPACITY];
 };
 
 #define KEEP_ALL 1u

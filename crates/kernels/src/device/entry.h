@@ -13,28 +13,21 @@ DEVICE Boundary boundary_of(Row &row) {
     return dedup(row, prefix);
 }
 
-// The boundary of a row that stream selected, with what it keeps.
-DEVICE Boundary boundary_in_slot(Row &row) {
-    const Slot *slot = row.call.slots + row.view.row;
-    Boundary boundary = Boundary{slot->key, slot->id, slot->kept};
-    for (u32 i = thread_index(); i < boundary.kept; i += thread_count()) row.shared[i] = slot->candidates[i];
-    row.gathered_count = boundary.kept;
-    row.listed = true;
-    row.nan = slot->status & STATUS_NAN;
-    set_first(row, candidate_of(slot->max, 0));
-    block_sync();
-    return boundary;
+// Whether an output other than the mask, the status and the count reads the row.
+DEVICE bool reads_row(const Call &call) {
+    return call.token || call.logprob || call.raw_logprob || call.rank || call.candidate_ids;
 }
 
-// A row from its logits to its outputs, or what is left of it after stream: all of it, if that missed. Of a hit the mask is
-// divided into parts, the rest is the first one's.
+// A row from its logits to its outputs, or what is left of it after another kernel. The mask is divided into parts, unless
+// someone reads the row while others would mask it; the rest is the first part's.
 DEVICE void run_or_finish(Row &row, u32 part) {
-    bool is_hit = STAGE == 6 && row.call.slots[row.view.row].is_hit;
-    if (part > 0 && !is_hit) return;
-    Boundary boundary = is_hit ? boundary_in_slot(row) : boundary_of(row);
+    u32 state = STAGE == 6 ? row.call.slots[row.view.row].state : SLOT_MISSED;
+    bool is_divided = state == SLOT_LISTED || (state == SLOT_CUT && !reads_row(row.call));
+    if (part > 0 && !is_divided) return;
+    Boundary boundary = state == SLOT_MISSED ? boundary_of(row) : take_up(row);
     if (part == 0) emit(row, boundary, status_of(row));
     block_sync();
-    if (row.call.mask) mask(row, boundary, part, is_hit ? row.call.mask_chunks : 1);
+    if (row.call.mask) mask(row, boundary, part, is_divided ? row.call.mask_chunks : 1);
 }
 
 DEVICE void run_row(Row &row, u32 part) {
@@ -93,6 +86,10 @@ DEVICE void run_row(Row &row, u32 part) {
     }
 #elif STAGE == 5
     stream(row, part);
+#elif STAGE == 7
+    Boundary boundary = boundary_of(row);
+    // Of no token that is kept there is nothing to list.
+    leave(row, boundary, row.listed && boundary.kept <= KEPT_CAPACITY ? SLOT_LISTED : SLOT_CUT);
 #else
     set_first(row, stage->kept ? candidate_of(stage->max, 0) : 0);
     row.listed = false;
@@ -115,8 +112,8 @@ DEVICE void run_row(Row &row, u32 part) {
 #endif
 
 KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT / THREADS) qrita(ARGUMENT(Call) call) {
-    SHARED u64 gathered[GATHER_CAPACITY];
-    u64 *scratch = call.scratch ? call.scratch + block_index() * (call.scratch_stride / sizeof(u64)) : 0;
+    SHARED u64 gathered[CAPACITY];
+    u64 *scratch = call.scratch && STAGE != 6 ? call.scratch + block_index() * (call.scratch_stride / sizeof(u64)) : 0;
     for (u64 item = block_index(); item < (u64)call.rows * PARTS; item += block_count()) {
         u32 at = (u32)(item / PARTS), part = (u32)(item % PARTS);
         const RowArgs &args = call.row_args ? call.row_args[at] : call.args;

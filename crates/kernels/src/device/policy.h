@@ -4,10 +4,19 @@
 // Threads that a multiprocessor has at work at least: at 512, up to 128 registers each, which is what the whole algorithm
 // in one kernel needs without spilling any.
 #define RESIDENT_THREADS 512u
-// The same for streaming, whose 80 registers leave room for more threads to hide the memory's latency.
+// The same for streaming, which needs fewer registers, and more threads to hide the memory's latency: as many as no
+// register is spilled for, by what the compiler makes of it for each architecture.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define STREAM_RESIDENT_THREADS 768u
-// Loads of 16 bytes that a thread has in flight. Of 16-bit logits each is twice as many registers once widened.
-#define VECTORS_IN_FLIGHT (DTYPE == 0 ? 4u : 2u)
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define STREAM_RESIDENT_THREADS (DTYPE == 0 ? 1024u : 512u)
+#else
+#define STREAM_RESIDENT_THREADS (DTYPE == 0 ? 1024u : 768u)
+#endif
+// Loads of 16 bytes that a thread has in flight.
+#define VECTORS_IN_FLIGHT (STAGE == 5 ? 3u : 2u)
+// Candidates that a block holds in shared memory.
+#define CAPACITY (STAGE == 5 ? STREAM_CAPACITY : GATHER_CAPACITY)
 // Ranges of keys in a histogram.
 #define BUCKETS 512u
 // The sample that thresholds are made of: runs spread evenly over the row.

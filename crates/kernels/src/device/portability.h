@@ -56,16 +56,29 @@ DEVICE float div_rn(float a, float b) { return a / b; }
 DEVICE float sqrt_hint(float a) { return __builtin_sqrtf(a); }
 DEVICE float exp2_hint(float a) { return __builtin_exp2f(a); }
 DEVICE float max_ignoring_nan(float a, float b) { return __builtin_fmaxf(a, b); }
+DEVICE float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE u32 float_bits(float value) { u32 bits; __builtin_memcpy(&bits, &value, 4); return bits; }
 DEVICE float bits_float(u32 bits) { float value; __builtin_memcpy(&value, &bits, 4); return value; }
+DEVICE float half_value(u16 bits) {
+    u32 sign = (u32)(bits & 0x8000u) << 16, magnitude = bits & 0x7FFFu;
+    if (magnitude >= 0x7C00u) return bits_float(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13);
+    if (magnitude >= 0x0400u) return bits_float(sign | ((magnitude << 13) + 0x38000000u));
+    // Subnormal: a multiple of 2^-24, which the product is exactly.
+    return bits_float(sign | float_bits((float)magnitude * 5.9604644775390625e-8f));
+}
 DEVICE u64 double_bits(double value) { u64 bits; __builtin_memcpy(&bits, &value, 8); return bits; }
 DEVICE double bits_double(u64 bits) { double value; __builtin_memcpy(&value, &bits, 8); return value; }
 
 #else
 
 #define DEVICE static __device__ __forceinline__
-// For what many places call: inlined everywhere it would be most of the kernel.
+// For what many places call: inlined everywhere it would be most of the kernel. Streaming calls it from few, and has no
+// registers to save for a call.
+#if STAGE == 5
+#define DEVICE_CALL DEVICE
+#else
 #define DEVICE_CALL static __device__ __noinline__
+#endif
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
 #define CONSTANT static __device__ const
@@ -106,6 +119,8 @@ DEVICE double bits_double(u64 bits) { return __longlong_as_double((long long)bit
 #define ARGUMENT(type) const type
 DEVICE u64 warp_ballot(bool predicate) { return __ballot(predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl(value, lane, WARP); }
+DEVICE float half_value(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+DEVICE float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE float exp2_hint(float a) { return __builtin_amdgcn_exp2f(a); }
 #else
 #define LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
@@ -113,6 +128,23 @@ DEVICE float exp2_hint(float a) { return __builtin_amdgcn_exp2f(a); }
 #define ARGUMENT(type) const __grid_constant__ type
 DEVICE u64 warp_ballot(bool predicate) { return __ballot_sync(0xFFFFFFFFu, predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl_sync(0xFFFFFFFFu, value, lane); }
+// The f16 with these bits, exactly.
+DEVICE float half_value(u16 bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+// One instruction, from sm_80 on as all that follows.
+DEVICE float max_or_nan(float a, float b) {
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+}
+// Instructions of their own; elsewhere block/reduce.h makes them of shuffles.
+#define HAS_WARP_REDUCTIONS 1
+DEVICE u32 warp_sum(u32 value) { return __reduce_add_sync(0xFFFFFFFFu, value); }
+DEVICE u32 warp_max(u32 value) { return __reduce_max_sync(0xFFFFFFFFu, value); }
+DEVICE u32 warp_min(u32 value) { return __reduce_min_sync(0xFFFFFFFFu, value); }
 // The hardware's: a relative error of at most 2^-22, and 0 below 2^-126.
 DEVICE float exp2_hint(float a) {
     float power;

@@ -66,8 +66,8 @@ impl Device for Fake {
         2
     }
 
-    /// Rows of five logits or more are streamed.
-    fn split(&self, _rows: usize, vocab: usize, _autotune: bool) -> Option<Split> {
+    /// Rows of five logits or more take two kernels.
+    fn split(&self, _rows: usize, vocab: usize, _plan: &Plan) -> Option<Split> {
         (vocab >= 5).then_some(Split { threads: 32, chunks: 3, mask_chunks: 2 })
     }
 
@@ -114,29 +114,31 @@ fn a_mask_never_reaches_the_padding() {
     assert_eq!((call.rows, call.vocab, call.stride, call.mask, blocks), (2, 3, 4, 1, 2));
     assert_eq!((call.status, call.token, call.candidate_ids, call.row_args, call.bitmask), (0, 0, 0, 0, 0));
     assert_eq!((specialization.stage, specialization.threads, specialization.adjusted), (Stage::Run, 64, false));
-    assert_eq!((call.scratch, call.scratch_stride, call.slots), (0, 0, 0));
+    assert_eq!((call.scratch, call.scratch_stride), (0, 0));
 }
 
 #[test]
 fn scratch_is_one_for_each_block() {
     let backend = Fake::backend(NOTHING);
-    let logits = Logits::new(&[1.0f32; 15], 5).unwrap();
+    let logits = Logits::new(&[1.0f32; 12], 4).unwrap();
     backend.run(logits.into(), &Params::default(), &Plan::paper(), &mut Outputs::default(), &mut ()).unwrap();
     let (_, blocks, call) = backend.device().only_launch();
-    assert_eq!((blocks, call.scratch_stride), (2, 48));
-    assert_eq!(backend.device().read::<u8>(call.scratch).len(), 2 * 48);
+    assert_eq!((blocks, call.scratch_stride), (2, 32));
+    // Addresses of the fake are numbers of memories: slots and scratch lie in one.
+    let memory = backend.device().read::<u8>(call.slots);
+    assert_eq!(memory.len() as u64, call.scratch - call.slots + 2 * 32);
 }
 
 #[test]
-fn a_streamed_plan_is_two_launches() {
-    let run = |mask: bool, raw: bool, vocab: usize| {
+fn wide_rows_are_two_launches() {
+    let run = |plan: Plan, mask: bool, raw: bool, vocab: usize| {
         let backend = Fake::backend(NOTHING);
         let mut data = vec![1.0f32; 2 * vocab];
         let mut raw_logprob = [0.0; 2];
         let mut outputs = Outputs { raw_logprob: raw.then_some(&mut raw_logprob[..]), ..Outputs::default() };
         let logits = LogitsMut::new(&mut data, vocab).unwrap();
         let input = if mask { logits.into() } else { logits.as_ref().into() };
-        backend.run(input, &Params::default(), &Plan::default(), &mut outputs, &mut ()).unwrap();
+        backend.run(input, &Params::default(), &plan, &mut outputs, &mut ()).unwrap();
         let launches = backend.device().launches.borrow();
         let call = launches[0].2;
         assert!(call.arrivals == 0 || backend.device().read::<u8>(call.arrivals).iter().all(|&byte| byte == 0));
@@ -146,11 +148,13 @@ fn a_streamed_plan_is_two_launches() {
             .map(|(specialization, blocks, _)| (specialization.stage, specialization.threads, *blocks))
             .collect::<Vec<_>>()
     };
-    assert_eq!(run(true, false, 4), [(Stage::Run, 64, 2)]);
-    assert_eq!(run(true, false, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 4)]);
+    let plan = Plan::default();
+    assert_eq!(run(plan, true, false, 4), [(Stage::Run, 64, 2)]);
+    assert_eq!(run(plan, true, false, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 4)]);
     // Only a mask is divided, and only where nobody reads the row before it.
-    assert_eq!(run(false, false, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 2)]);
-    assert_eq!(run(true, true, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 2)]);
+    assert_eq!(run(plan, false, false, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 2)]);
+    assert_eq!(run(plan, true, true, 5), [(Stage::Stream, 32, 6), (Stage::Finish, 64, 2)]);
+    assert_eq!(run(Plan::paper(), true, false, 5), [(Stage::Cut, 32, 2), (Stage::Finish, 64, 4)]);
 }
 
 #[test]

@@ -18,12 +18,12 @@ DEVICE Boundary dedup(Row &row, const Prefix &prefix) {
 // The cut of a prefix, with the counts that only the stage's own output needs.
 DEVICE void write_cut(const Row &row, Prefix prefix, StageRow &out) {
     if (!prefix.counted) {
-        u64 least = KEY_INFINITY;
+        u32 least = KEY_INFINITY;
         for_each(row.call, row.args, row.view, [&](u32, float y) {
-            u64 key = key_of(y);
+            u32 key = key_of(y);
             if (key >= prefix.key && key < least) least = key;
         });
-        prefix.key = (u32)block_min(least);
+        prefix.key = block_min(least);
         prefix.above = prefix.key == KEY_INFINITY ? 0 : count_from(row, FROM_ROW, prefix.key + 1);
     }
     u32 tied = count_equal(row, prefix.key);

@@ -14,23 +14,18 @@ DEVICE u32 status_of(const Row &row) {
 
 DEVICE u64 kept_mass_of(const Row &row, const Boundary &boundary) {
     if (row.listed)
-        return sum_gathered(row, [&](u64 candidate) {
+        return mass_of_gathered(row, [&](u64 candidate) {
             return keeps(boundary, candidate) ? weight_of_key(row, candidate_key(candidate)) : 0;
         });
-    u64 sum = 0;
-    for_each(row.call, row.args, row.view, [&](u32 id, float y) {
-        u32 key = key_of(y);
-        if (keeps(boundary, candidate_of(key, id))) sum += weight_of_key(row, key);
+    return mass_of_row(row, [&](u32 id, u32 key) {
+        return keeps(boundary, candidate_of(key, id)) ? weight_of_key(row, key) : 0;
     });
-    return block_sum(sum);
 }
 
 // How many candidates precede one.
 DEVICE u32 rank_of(const Row &row, u64 token) {
-    if (row.listed) return (u32)sum_gathered(row, [=](u64 candidate) { return (u64)(candidate > token); });
-    u64 before = 0;
-    for_each(row.call, row.args, row.view, [&](u32 id, float y) { before += candidate_of(key_of(y), id) > token; });
-    return (u32)block_sum(before);
+    if (row.listed) return count_gathered(row, [=](u64 candidate) { return candidate > token; });
+    return count_row(row, [=](u32 id, u32 key) { return candidate_of(key, id) > token; });
 }
 
 DEVICE void draw(Row &row, const Boundary &boundary, u64 mass) {
@@ -168,17 +163,40 @@ DEVICE u32 bits_as_stored(const Row &row, u64 candidate) {
     return float_bits(key_value(key)) >> (DTYPE == 0 ? 0 : 16);
 }
 
+// Reads a part of the row and stores what is left of it: whole vectors where something in them goes.
+DEVICE void mask_unlisted(const Row &row, const Boundary &boundary, const Vectors &vectors, const Part &part) {
+    Stored *stored = row.view.stored;
+    auto goes = [&](u32 id, Stored y) {
+        float adjusted = adjust(row.call, row.args, row.view, id, widen(y));
+        return !keeps(boundary, candidate_of(key_of(adjusted), id));
+    };
+#pragma unroll 2
+    for (u32 at = part.from + thread_index(); at < part.to; at += thread_count()) {
+        u32 id = vectors.head + at * PER_VECTOR;
+        Vector vector = load_vector(row.view, vectors, at);
+        bool changes = false;
+#pragma unroll
+        for (u32 lane = 0; lane < PER_VECTOR; lane++) {
+            if (!goes(id + lane, vector.lanes[lane])) continue;
+            vector.lanes[lane] = STORED_NEGATIVE_INFINITY;
+            changes = true;
+        }
+        if (changes) *(Vector *)(stored + id) = vector;
+    }
+    for_edges(row.view, vectors, part, [&](u32 id) {
+        if (goes(id, stored[id])) stored[id] = STORED_NEGATIVE_INFINITY;
+    });
+}
+
 // Stores −∞ over everything in a part of the row that the boundary does not keep.
 DEVICE void mask(const Row &row, const Boundary &boundary, u32 part_index, u32 parts) {
     Stored *stored = row.view.stored;
-    if (boundary.kept != 0 && !row.listed) {
-        for_each(row.call, row.args, row.view, [&](u32 id, float y) {
-            if (!keeps(boundary, candidate_of(key_of(y), id))) stored[id] = STORED_NEGATIVE_INFINITY;
-        });
-        return;
-    }
     Vectors vectors = vectors_of(row.view);
     Part part = part_of(vectors, part_index, parts);
+    if (boundary.kept != 0 && !row.listed) {
+        mask_unlisted(row, boundary, vectors, part);
+        return;
+    }
     // The kept are put aside with their bits as stored, the part is filled without being read, and they are put back.
     u32 count = boundary.kept == 0 ? 0 : row.gathered_count;
     for (u32 i = thread_index(); i < count; i += thread_count()) {

@@ -21,29 +21,24 @@ DEVICE void tally_add(Tally &tally, u32 pivot, u32 key, u64 weight) {
     }
 }
 
-DEVICE Tally tally_merge(const Tally &a, const Tally &b) {
-    u32 least = a.least < b.least ? a.least : b.least;
-    return Tally{a.mass + b.mass, (a.least == least ? a.least_mass : 0) + (b.least == least ? b.least_mass : 0),
-                 a.count + b.count, least,
-                 (a.least == least ? a.least_count : 0) + (b.least == least ? b.least_count : 0)};
-}
-
-DEVICE Tally tally_from(const Tally &tally, u32 lane) {
-    u64 counts = warp_shuffle((u64)tally.count << 32 | tally.least_count, lane);
-    return Tally{warp_shuffle(tally.mass, lane), warp_shuffle(tally.least_mass, lane), (u32)(counts >> 32),
-                 (u32)warp_shuffle(tally.least, lane), (u32)counts};
+// The tally of all lanes of the warp. Without `by_mass` there are no masses.
+DEVICE Tally tally_warp(const Tally &tally, bool by_mass) {
+    u32 least = warp_min(tally.least);
+    bool has_least = tally.least == least;
+    Tally sum = Tally{0, 0, warp_sum(tally.count), least, warp_sum(has_least ? tally.least_count : 0)};
+    if (by_mass) {
+        sum.mass = warp_sum_wide(tally.mass);
+        sum.least_mass = warp_sum_wide(has_least ? tally.least_mass : 0);
+    }
+    return sum;
 }
 
 // The tallies of the whole block, for all pivots between the same two barriers.
 template <u32 PIVOTS>
-DEVICE void tally_block(Tally *tallies) {
+DEVICE void tally_block(Tally *tallies, bool by_mass) {
     SHARED Tally parts[PIVOTS][MOST_WARPS];
 #pragma unroll
-    for (u32 i = 0; i < PIVOTS; i++) {
-#pragma unroll 1
-        for (u32 step = WARP / 2; step > 0; step /= 2)
-            tallies[i] = tally_merge(tallies[i], tally_from(tallies[i], lane_index() ^ step));
-    }
+    for (u32 i = 0; i < PIVOTS; i++) tallies[i] = tally_warp(tallies[i], by_mass);
     block_sync();
     if (lane_index() == 0) {
 #pragma unroll
@@ -52,9 +47,9 @@ DEVICE void tally_block(Tally *tallies) {
     block_sync();
 #pragma unroll
     for (u32 i = 0; i < PIVOTS; i++) {
-        tallies[i] = parts[i][0];
-#pragma unroll 1
-        for (u32 warp = 1; warp < warp_count(); warp++) tallies[i] = tally_merge(tallies[i], parts[i][warp]);
+        Tally part = Tally{0, 0, 0, 0xFFFFFFFFu, 0};
+        if (lane_index() < warp_count()) part = parts[i][lane_index()];
+        tallies[i] = tally_warp(part, by_mass);
     }
 }
 
@@ -80,7 +75,7 @@ DEVICE Found pivot_search(const Row &row, int source, Goal goal, u32 low, u32 hi
         } else {
             for_each(row.call, row.args, row.view, [&](u32, float y) { add(key_of(y)); });
         }
-        tally_block<PIVOTS>(tallies);
+        tally_block<PIVOTS>(tallies, goal.by_mass);
         u32 lower = low, upper = high;
         bool decided = false;
 #pragma unroll
@@ -126,7 +121,7 @@ DEVICE Found rank_search(const Row &row, Goal goal) {
         if (before < goal.value && before + own >= goal.value) found = candidate_key(candidate);
     }
     u32 key = (u32)block_pick(found);
-    u32 above = (u32)sum_gathered(row, [=](u64 candidate) { return (u64)(candidate_key(candidate) > key); });
+    u32 above = count_gathered(row, [=](u64 candidate) { return candidate_key(candidate) > key; });
     return Found{key, above, goal.by_mass ? gathered_mass_above(row, key) : 0};
 }
 
@@ -140,10 +135,10 @@ DEVICE Found sorted_search(const Row &row, const u64 *sorted, u32 count, Goal go
         for (u32 tile = 0; tile < count; tile += thread_count()) {
             u32 i = tile + thread_index();
             u64 weight = i < count ? weight_of_key(row, candidate_key(sorted[i])) : 0;
-            u64 before = before_tile + block_sum_before(weight);
+            u64 before = before_tile + block_sum_before_wide(weight);
             u64 mine = before < goal.value && before + weight >= goal.value ? i + 1 : 0;
             hit = block_pick(mine);
-            u64 total = block_sum(weight);
+            u64 total = block_sum_wide(weight);
             if (hit) {
                 through = block_pick(mine ? before + weight : 0);
                 break;
@@ -193,24 +188,25 @@ DEVICE bool histogram_search(Row &row, Goal goal, u32 &low, u32 high, Found &fou
         // Buckets from the top, as many to each thread; one thread has the one where the goal is met.
         u32 each = (BUCKETS + thread_count() - 1) / thread_count();
         u32 start = thread_index() * each;
-        u64 count = 0, mass = 0;
+        u32 count = 0;
+        u64 mass = 0;
         for (u32 i = start; i < start + each && i < BUCKETS; i++) {
             count += counts[BUCKETS - 1 - i];
             mass += masses[BUCKETS - 1 - i];
         }
-        u64 count_before = found.above + block_sum_before(count);
-        u64 mass_before = found.mass_above + block_sum_before(mass);
-        if (!met(goal, (u32)count_before, mass_before) && met(goal, (u32)(count_before + count), mass_before + mass)) {
+        u32 count_before = found.above + block_sum_before(count);
+        u64 mass_before = found.mass_above + block_sum_before_wide(mass);
+        if (!met(goal, count_before, mass_before) && met(goal, count_before + count, mass_before + mass)) {
             u32 i = start;
             for (;;) {
                 u32 bucket = BUCKETS - 1 - i;
-                if (met(goal, (u32)count_before + counts[bucket], mass_before + masses[bucket])) break;
+                if (met(goal, count_before + counts[bucket], mass_before + masses[bucket])) break;
                 count_before += counts[bucket];
                 mass_before += masses[bucket];
                 i++;
             }
             chosen[0] = BUCKETS - 1 - i;
-            chosen[1] = (u32)count_before;
+            chosen[1] = count_before;
             chosen_mass = mass_before;
         }
         block_sync();
@@ -230,15 +226,15 @@ DEVICE bool histogram_search(Row &row, Goal goal, u32 &low, u32 high, Found &fou
             row.covered_above = KEY_INFINITY;
             return false;
         }
-        u64 least = KEY_INFINITY, greatest = 0;
+        u32 least = KEY_INFINITY, greatest = 0;
         for_each(row.call, row.args, row.view, [&](u32, float y) {
-            u64 key = key_of(y);
+            u32 key = key_of(y);
             if (key < low || key > high) return;
             least = key < least ? key : least;
             greatest = key > greatest ? key : greatest;
         });
-        low = (u32)block_min(least);
-        high = (u32)block_max(greatest);
+        low = block_min(least);
+        high = block_max(greatest);
         found.key = low;
         if (low == high) return true;
     }

@@ -1,34 +1,48 @@
 // Passes over a row, or over the gathered, that come to one number.
 
 template <typename Each>
-DEVICE u64 sum_row(const Row &row, Each each) {
+DEVICE u64 mass_of_row(const Row &row, Each each) {
     u64 sum = 0;
-    for_each(row.call, row.args, row.view, [&](u32, float y) { sum += each(key_of(y)); });
-    return block_sum(sum);
+    for_each(row.call, row.args, row.view, [&](u32 id, float y) { sum += each(id, key_of(y)); });
+    return block_sum_wide(sum);
 }
 
 template <typename Each>
-DEVICE u64 sum_gathered(const Row &row, Each each) {
+DEVICE u64 mass_of_gathered(const Row &row, Each each) {
     u64 sum = 0;
     for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) sum += each(row.gathered[i]);
-    return block_sum(sum);
+    return block_sum_wide(sum);
+}
+
+template <typename Belongs>
+DEVICE u32 count_row(const Row &row, Belongs belongs) {
+    u32 count = 0;
+    for_each(row.call, row.args, row.view, [&](u32 id, float y) { count += belongs(id, key_of(y)); });
+    return block_sum(count);
+}
+
+template <typename Belongs>
+DEVICE u32 count_gathered(const Row &row, Belongs belongs) {
+    u32 count = 0;
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) count += belongs(row.gathered[i]);
+    return block_sum(count);
 }
 
 DEVICE u32 count_from(const Row &row, int source, u32 low) {
     if (source == FROM_GATHERED)
-        return (u32)sum_gathered(row, [=](u64 candidate) { return (u64)(candidate_key(candidate) >= low); });
-    return (u32)sum_row(row, [=](u32 key) { return (u64)(key >= low); });
+        return count_gathered(row, [=](u64 candidate) { return candidate_key(candidate) >= low; });
+    return count_row(row, [=](u32, u32 key) { return key >= low; });
 }
 
 DEVICE u32 count_equal(const Row &row, u32 wanted) {
-    return (u32)sum_row(row, [=](u32 key) { return (u64)(key == wanted); });
+    return count_row(row, [=](u32, u32 key) { return key == wanted; });
 }
 
 // The mass of the row's candidates with keys from `floor` on.
 DEVICE u64 mass_from(Row &row, u32 floor) {
     if (floor == KEY_LEAST && row.raw_known) return row.raw_mass;
     const Row &fixed = row;
-    u64 mass = sum_row(row, [&](u32 key) { return key >= floor ? weight_of_key(fixed, key) : 0; });
+    u64 mass = mass_of_row(row, [&](u32, u32 key) { return key >= floor ? weight_of_key(fixed, key) : 0; });
     if (floor == KEY_LEAST) {
         row.raw_known = true;
         row.raw_mass = mass;
@@ -37,7 +51,7 @@ DEVICE u64 mass_from(Row &row, u32 floor) {
 }
 
 DEVICE u64 gathered_mass_above(const Row &row, u32 above) {
-    return sum_gathered(row, [&](u64 candidate) {
+    return mass_of_gathered(row, [&](u64 candidate) {
         return candidate_key(candidate) > above ? weight_of_key(row, candidate_key(candidate)) : 0;
     });
 }
@@ -52,7 +66,7 @@ DEVICE u64 mass_above(Row &row, int source, u32 key) {
 DEVICE u64 tied_in(const Row &row, int source, const Prefix &prefix) {
     if (prefix.quota != ALL) return prefix.quota;
     if (source == FROM_GATHERED && covers(row, prefix.key))
-        return sum_gathered(row, [=](u64 candidate) { return (u64)(candidate_key(candidate) == prefix.key); });
+        return count_gathered(row, [=](u64 candidate) { return candidate_key(candidate) == prefix.key; });
     return count_equal(row, prefix.key);
 }
 
@@ -69,7 +83,7 @@ DEVICE u32 locate_in_row(const Row &row, u64 target, Value value) {
         u64 sum = 0;
         for (u32 id = from + lane_index(); id < to; id += WARP)
             sum += value(id, key_of(effective(row.call, row.args, row.view, id)));
-        sum = warp_reduce(sum, [](u64 a, u64 b) { return a + b; });
+        sum = warp_sum_wide(sum);
         block_sync();
         if (lane_index() == 0) sums[warp_index()] = sum;
         block_sync();

@@ -1,188 +1,223 @@
-// Selection among the gathered of a streamed row: the cut of all filters, without a search.
+// Selection among the gathered of a streamed row: the last token that the filters keep.
 //
-// A candidate's bin is a step of its logit between the least gathered and the maximum: subtraction, product and conversion
-// are monotone as they round, so that a lower bin has the greater logits, and equal ones share a bin. One pass
-// counts the bins, a second puts the candidates in the order of their bins. Inside a bin the order does not matter until a
-// cut falls into it: then each of its few members counts those before it. A count's cut is at a known place; a mass's lies
-// where the sums of weights, in that order, first reach the need: the bin is the same whatever the order inside.
-//
-// n candidates cost n/threads steps and some twenty barriers; a bin that a cut falls into must have at most MEMBERS, or the
-// row is a miss: ties and far outliers are what finish has its histograms for.
+// The paper's pivot search, on whole candidates: key and id as one integer, no two of which are equal, so that ties are
+// never a case of their own. Pivots divide the interval that holds the cut until no more candidates are in it than a warp has lanes;
+// then each lane takes one and counts, or weighs, what precedes it: exactly one lane has the cut. The search ends after at
+// most 32 passes, as each divides a span of 64 bits; on the logits of a model it takes 3 to 6. A pass over n candidates
+// costs n/threads steps and two barriers.
 
-// The candidates from the floor on, by descending bin, as indices of the gathered.
-struct Bins {
+SHARED u64 gathered_weights[STREAM_CAPACITY];
+
+// A count of candidates, and their mass where that is looked for.
+struct Measure {
+    u64 mass;
     u32 count;
-    float low, scale;
 };
 
-#define BINS 512u
-#define MEMBERS 256u
-
-SHARED u16 ordered[GATHER_CAPACITY];
-// Where the next candidate of a bin goes: when all are placed, the end of the bin.
-SHARED u32 bin_ends[BINS];
-
-DEVICE u32 bin_of(const Bins &bins, u64 candidate) {
-    float step = mul_rn(sub_rn(key_value(candidate_key(candidate)), bins.low), bins.scale);
-    // Not a number where an infinity meets a scale of 0, or 0 an infinite scale: both are the lowest step.
-    if (!(step >= 0.0f)) step = 0.0f;
-    return BINS - 1 - (step < (float)(BINS - 1) ? (u32)step : BINS - 1);
+DEVICE Measure block_sum_measure(const Measure &value, bool by_mass) {
+    return block_reduce(value, Measure{0, 0}, [=](const Measure &part) {
+        return Measure{by_mass ? warp_sum_wide(part.mass) : 0, warp_sum(part.count)};
+    });
 }
 
-DEVICE u32 bin_start(u32 bin) { return bin == 0 ? 0 : bin_ends[bin - 1]; }
-DEVICE u64 ordered_at(const Row &row, u32 place) { return row.shared[ordered[place]]; }
-DEVICE u64 weight_at(const Row &row, u32 place) { return weight_of_key(row, candidate_key(ordered_at(row, place))); }
+// Two counts at once.
+struct Counts {
+    u32 first, second;
+};
 
-DEVICE Bins sort_into_bins(const Row &row, u32 floor) {
-    u64 least = KEY_INFINITY;
+DEVICE Counts block_sum_counts(const Counts &value) {
+    return block_reduce(value, Counts{0, 0}, [](const Counts &part) {
+        return Counts{warp_sum(part.first), warp_sum(part.second)};
+    });
+}
+
+DEVICE u32 count_gathered_from(const Row &row, u64 low) {
+    return count_gathered(row, [=](u64 candidate) { return candidate >= low; });
+}
+
+// The interval that a cut is looked for in: `held` candidates from `low` to `high`, and what lies above.
+struct Interval {
+    u64 low, high;
+    u32 held;
+    Measure above;
+};
+
+// A pass that looks for a count: three pivots.
+DEVICE void narrow_by_count(const Row &row, Interval &interval, u64 goal) {
+    // More candidates than lanes are in it, so that a quarter of the span is not 0.
+    u64 step = (interval.high - interval.low) / 4;
+    u64 first = interval.low + step, second = first + step, third = second + step;
+    Counts counts = Counts{0, 0};
+#pragma unroll 1
     for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
-        u64 key = candidate_key(row.shared[i]);
-        least = key >= floor && key < least ? key : least;
+        u64 candidate = row.shared[i];
+        if (candidate < first || candidate > interval.high) continue;
+        // Two in one, each below 2^16.
+        counts.first += candidate >= second ? 0x10001u : 1;
+        counts.second += candidate >= third;
     }
-    Bins bins;
-    bins.low = key_value((u32)block_min(least));
-    bins.scale = div_rn((float)BINS, sub_rn(row.max, bins.low));
-    for (u32 i = thread_index(); i < BINS; i += thread_count()) bin_ends[i] = 0;
-    block_sync();
-    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
-        if (candidate_key(row.shared[i]) >= floor) atomic_add(&bin_ends[bin_of(bins, row.shared[i])], 1u);
-    block_sync();
-    u32 each = (BINS + thread_count() - 1) / thread_count(), start = thread_index() * each;
-    u32 count = 0;
-    for (u32 i = start; i < start + each && i < BINS; i++) count += bin_ends[i];
-    u32 before = (u32)block_sum_before(count);
-    for (u32 i = start; i < start + each && i < BINS; i++) {
-        u32 held = bin_ends[i];
-        bin_ends[i] = before;
-        before += held;
+    counts = block_sum_counts(counts);
+    u32 wanted = (u32)goal - interval.above.count;
+    u32 from_first = counts.first & 0xFFFFu, from_second = counts.first >> 16, from_third = counts.second;
+    // What of the interval lies above the part that has the cut, and from the part on.
+    u32 higher = 0, from = from_third;
+    if (from_third >= wanted) {
+        interval.low = third;
+    } else if (from_second >= wanted) {
+        higher = from_third, from = from_second;
+        interval.low = second, interval.high = third - 1;
+    } else if (from_first >= wanted) {
+        higher = from_second, from = from_first;
+        interval.low = first, interval.high = second - 1;
+    } else {
+        higher = from_first, from = interval.held;
+        interval.high = first - 1;
     }
-    block_sync();
-    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
-        if (candidate_key(row.shared[i]) >= floor)
-            ordered[atomic_add(&bin_ends[bin_of(bins, row.shared[i])], 1u)] = (u16)i;
-    block_sync();
-    bins.count = bin_ends[BINS - 1];
-    return bins;
+    interval.held = from - higher;
+    interval.above.count += higher;
 }
 
-// Puts the bin that holds a place into its exact order. False if it has too many members.
-DEVICE bool order_bin(const Row &row, const Bins &bins, u32 place) {
-    SHARED u16 ranked[MEMBERS];
-    u32 bin = bin_of(bins, ordered_at(row, place)), start = bin_start(bin), members = bin_ends[bin] - start;
-    if (members > MEMBERS) return false;
-    for (u32 i = thread_index(); i < members; i += thread_count()) {
-        u64 candidate = ordered_at(row, start + i);
-        u32 before = 0;
-        for (u32 j = 0; j < members; j++) before += ordered_at(row, start + j) > candidate;
-        ranked[before] = ordered[start + i];
+// A pass that looks for a mass: one pivot, as a sum of masses takes as long as several counts.
+DEVICE void narrow_by_mass(const Row &row, Interval &interval, u64 goal) {
+    u64 pivot = interval.low + (interval.high - interval.low) / 2 + 1;
+    Measure from = Measure{0, 0};
+#pragma unroll 1
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+        u64 candidate = row.shared[i];
+        if (candidate < pivot || candidate > interval.high) continue;
+        from.count += 1;
+        from.mass += gathered_weights[i];
     }
-    block_sync();
-    for (u32 i = thread_index(); i < members; i += thread_count()) ordered[start + i] = ranked[i];
-    block_sync();
-    return true;
+    from = block_sum_measure(from, true);
+    if (interval.above.mass + from.mass >= goal) {
+        interval.held = from.count;
+        interval.low = pivot;
+        return;
+    }
+    interval.held -= from.count;
+    interval.above.count += from.count;
+    interval.above.mass += from.mass;
+    interval.high = pivot - 1;
 }
 
-// The first `kept`, or with them all that equal the last of them. Its bin is in order.
-DEVICE u32 with_ties(const Row &row, const Bins &bins, u32 kept) {
-    if (!keeps_all_ties(row)) return kept;
-    u64 last = ordered_at(row, kept - 1);
-    u32 end = bin_ends[bin_of(bins, last)];
-    u64 tied = 0;
-    for (u32 i = kept + thread_index(); i < end; i += thread_count())
-        tied += candidate_key(ordered_at(row, i)) == candidate_key(last);
-    return kept + (u32)block_sum(tied);
-}
+// The first candidate with which a goal is reached, and how many that keeps; whether that reaches `most`, too.
+struct Cut {
+    u64 last;
+    u32 kept;
+    bool reaches_most;
+};
 
-DEVICE u64 mass_of_first(const Row &row, u32 limit) {
-    u64 mass = 0;
-    for (u32 i = thread_index(); i < limit; i += thread_count()) mass += weight_at(row, i);
-    return block_sum(mass);
-}
-
-// How many of the first `limit` it takes to reach both needs, 0 if the one takes more than the other; the first `limit`
-// reach the lesser. A need that they do not reach takes all of them, if `is_limit`: top-k has no more to give.
-DEVICE u32 count_for_mass(const Row &row, const Bins &bins, u32 limit, bool is_limit, u64 least, u64 most) {
-    SHARED u32 found;
-    SHARED u32 taken;
-    u32 each = (limit + thread_count() - 1) / thread_count(), start = thread_index() * each;
-    u32 end = start + each < limit ? start + each : limit;
-    u64 mass = 0;
-    for (u32 i = start; i < end; i++) mass += weight_at(row, i);
-    u64 before = block_sum_before(mass);
-    if (before < least && before + mass >= least) {
-        u32 i = start;
-        for (u64 sum = before + weight_at(row, i); sum < least; sum += weight_at(row, i)) i++;
-        found = i;
+// Among the `held` candidates from `low` on, which reach the goal `least`.
+DEVICE Cut cut_of(const Row &row, bool by_mass, u64 low, u32 held, u64 least, u64 most) {
+    SHARED u64 finalists[WARP];
+    SHARED u64 weights[WARP];
+    SHARED u32 count;
+    Interval interval = Interval{low, row.first, held, Measure{0, 0}};
+#pragma unroll 1
+    while (interval.held > WARP) {
+        if (by_mass) narrow_by_mass(row, interval, least);
+        else narrow_by_count(row, interval, least);
+    }
+    if (thread_index() == 0) count = 0;
+    block_sync();
+#pragma unroll 1
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+        u64 candidate = row.shared[i];
+        if (candidate < interval.low || candidate > interval.high) continue;
+        u32 at = atomic_add(&count, 1u);
+        finalists[at] = candidate;
+        weights[at] = by_mass ? gathered_weights[i] : 1;
     }
     block_sync();
-    u32 bin = bin_of(bins, ordered_at(row, found)), bin_first = bin_start(bin);
-    // The sums before the bin, from the thread that has its first place: the order of earlier bins is the same to all.
-    u64 sum = before;
-    bool has_first = start <= bin_first && bin_first < end;
-    if (has_first)
-        for (u32 i = start; i < bin_first; i++) sum += weight_at(row, i);
-    if (!order_bin(row, bins, found)) return 0;
-    if (has_first) {
-        u32 i = bin_first;
-        for (sum += weight_at(row, i); sum < least && i + 1 < limit; sum += weight_at(row, i)) i++;
-        taken = sum >= most || (is_limit && i + 1 == limit) ? i + 1 : 0;
+    // Every warp does the same, and has the result without another barrier.
+    u32 lane = lane_index(), before = interval.above.count;
+    u64 own = lane < interval.held ? finalists[lane] : 0, sum = by_mass ? interval.above.mass : before;
+    u64 weight = lane < interval.held ? weights[lane] : 0;
+#pragma unroll 4
+    for (u32 i = 0; i < interval.held; i++) {
+        bool precedes = finalists[i] > own;
+        before += precedes;
+        sum += precedes ? weights[i] : 0;
     }
-    block_sync();
-    return taken;
+    bool is_cut = lane < interval.held && sum < least && sum + weight >= least;
+    u32 found = trailing_zeros(warp_ballot(is_cut));
+    u64 rest = warp_shuffle((u64)before << 1 | (sum + weight >= most), found);
+    return Cut{warp_shuffle(own, found), (u32)(rest >> 1) + 1, (rest & 1) != 0};
+}
+
+// The least candidate of those that tie with one, or itself where ties are divided.
+DEVICE u64 with_ties(const Row &row, u64 candidate) {
+    return keeps_all_ties(row) ? candidate_of(candidate_key(candidate), ALL) : candidate;
+}
+
+// Writes the weights of the gathered from `low` on; the mass of those from `limit` on, and of all of them.
+DEVICE u64 weigh_gathered(const Row &row, u64 low, u64 limit, u64 &all) {
+    u64 mass = 0, sum = 0;
+#pragma unroll 1
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+        u64 candidate = row.shared[i];
+        if (candidate < low) continue;
+        u64 weight = weight_of_key(row, candidate_key(candidate));
+        gathered_weights[i] = weight;
+        sum += weight;
+        mass += candidate >= limit ? weight : 0;
+    }
+    mass = block_sum_wide(mass);
+    all = low == limit ? mass : block_sum_wide(sum);
+    return mass;
 }
 
 // The boundary of a streamed row, from its gathered and, where top-p looks at the whole row, the sum over the rest. False: a
-// miss. Leaves the kept in the row's slot.
+// miss.
 DEVICE bool select(Row &row, double rest, float greatest, bool with_rest, Boundary &boundary) {
-    u64 first = 0;
-    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
-        first = row.shared[i] > first ? row.shared[i] : first;
-    set_first(row, block_max(first));
+    const RowArgs &args = row.args;
+    set_first(row, first_of_gathered(row));
     if (is_empty(row)) return false;
-    Slot *slot = row.call.slots + row.view.row;
-    if (row.args.temperature == 0.0f) {
-        boundary = Boundary{candidate_key(row.first), candidate_id(row.first), 1};
-        if (thread_index() == 0) slot->candidates[0] = row.first;
-        return true;
-    }
-    u32 floor = floor_key(row), k = active_k(row);
-    bool is_covered = covers(row, floor);
-    Bins bins = sort_into_bins(row, floor);
-    bool is_limit = k != 0 && bins.count >= k;
-    if (!is_limit && !is_covered && (k != 0 || !with_rest || row.args.farthest != 0xFFFFFFFFu)) return false;
-    u32 kept = bins.count;
-    if (is_limit) {
-        if (!order_bin(row, bins, k - 1)) return false;
-        kept = with_ties(row, bins, k);
-    }
-    if (row.args.top_p < 1.0f) {
-        u64 mass = mass_of_first(row, kept);
-        u64 least = mass, most = mass;
-        if (!is_limit || (row.args.flags & JOINT)) {
-            least = most = mass_of_first(row, bins.count);
-            if (!is_covered) {
+    u64 limit = row.first;
+    u32 kept = 1;
+    if (args.temperature != 0.0f) {
+        u32 floor = floor_key(row), k = active_k(row);
+        bool is_covered = covers(row, floor);
+        bool has_min_p = args.farthest != 0xFFFFFFFFu;
+        u64 low = candidate_of(is_covered ? floor : row.covered_above + 1, ALL);
+        u32 held = is_covered ? count_gathered_from(row, low) : row.gathered_count;
+        bool is_limit = k != 0 && held >= k;
+        // Without top-k's limit the mass of the whole row is needed, less what min-p drops.
+        if (!is_limit && !is_covered && (k != 0 || !with_rest || has_min_p)) return false;
+        limit = low;
+        kept = held;
+        if (is_limit) {
+            limit = with_ties(row, cut_of(row, false, low, held, k, k).last);
+            kept = keeps_all_ties(row) ? count_gathered_from(row, limit) : k;
+        }
+        if (args.top_p < 1.0f) {
+            bool is_joint = is_limit && (args.flags & JOINT);
+            u64 least;
+            u64 mass = weigh_gathered(row, is_joint ? low : limit, limit, least);
+            u64 most = least;
+            if ((is_joint || !is_limit) && !is_covered) {
                 Rest bound = bound_rest(row, rest, greatest);
-                // Min-p leaves less than the whole row.
-                if (!bound.is_known || row.args.farthest != 0xFFFFFFFFu) return false;
+                if (!bound.is_known || has_min_p) return false;
                 least += bound.least;
                 most += bound.most;
             }
-        }
-        u64 need = need_of(row.args.top_p, least), need_most = need_of(row.args.top_p, most);
-        // Top-p of 0 keeps the first maximum.
-        if (need == 0) need = 1;
-        if (need_most == 0) need_most = 1;
-        if (mass >= need) {
-            kept = count_for_mass(row, bins, kept, is_limit, need, need_most);
-            if (kept == 0) return false;
-            kept = with_ties(row, bins, kept);
-        } else if (!is_limit) {
-            return false;
+            least = need_of(args.top_p, least);
+            most = need_of(args.top_p, most);
+            // Top-p of 0 keeps the first maximum.
+            least = least == 0 ? 1 : least;
+            if (mass >= least) {
+                Cut cut = cut_of(row, true, limit, kept, least, most);
+                if (!cut.reaches_most && !(is_limit && cut.kept == kept)) return false;
+                limit = with_ties(row, cut.last);
+                kept = keeps_all_ties(row) ? count_gathered_from(row, limit) : cut.kept;
+            } else if (!is_limit) {
+                // What top-k leaves may be less than the joint order needs; what is gathered must not.
+                return false;
+            }
         }
     }
-    if (kept > KEPT_CAPACITY || !order_bin(row, bins, kept - 1)) return false;
-    u64 last = ordered_at(row, kept - 1);
-    boundary = Boundary{candidate_key(last), candidate_id(last), kept};
-    for (u32 i = thread_index(); i < kept; i += thread_count()) slot->candidates[i] = ordered_at(row, i);
+    if (kept > KEPT_CAPACITY) return false;
+    // With `ALL` as its id all that equal the last one are kept.
+    boundary = Boundary{candidate_key(limit), candidate_id(limit), kept};
     return true;
 }

@@ -16,10 +16,6 @@
 #define SAMPLE_LOGITS (SAMPLE_RUNS * SAMPLE_RUN)
 #define RUN_VECTORS (SAMPLE_RUN / PER_VECTOR)
 
-DEVICE Vector load_vector(const RowView &view, const Vectors &vectors, u32 at) {
-    return ((const Vector *)(view.stored + vectors.head))[at];
-}
-
 // The greatest logit of this thread's share of the sample, −∞ if it has none: runs of vectors, spread evenly over the row.
 DEVICE float sample_maximum(const Row &row, const Vectors &vectors) {
     const u32 wanted = SAMPLE_LOGITS / PER_VECTOR;
@@ -44,129 +40,109 @@ struct Threshold {
     float value, greatest;
 };
 
-// The order statistic of the threads' maxima at the share of the row that is wanted. It errs to the low side, by the
-// sample's great logits that share a thread.
+struct alignas(16) FourMaxima {
+    float lanes[4];
+};
+
+// The greatest logit of the sample that as many others are greater than as the wanted share of the row makes, of the maxima
+// of pairs of threads. It errs to the low side, by the sample's great logits that share a pair; where great ones are equal,
+// it lies below all of them.
 DEVICE Threshold stream_threshold(const Row &row, const Vectors &vectors) {
-    SHARED float maxima[THREADS];
-    SHARED float found;
-    const float none = bits_float(0xFF800000u);
+    SHARED FourMaxima maxima[THREADS / 8];
     float mine = sample_maximum(row, vectors);
+    mine = max_ignoring_nan(mine, bits_float((u32)warp_shuffle(float_bits(mine), lane_index() ^ 1)));
     u32 sampled = vectors.count * PER_VECTOR < SAMPLE_LOGITS ? vectors.count * PER_VECTOR : SAMPLE_LOGITS;
     u32 rank = (u32)(((u64)row.args.wanted * sampled + row.view.vocab - 1) / row.view.vocab);
     block_sync();
-    maxima[thread_index()] = mine;
-    if (thread_index() == 0) found = none;
-    block_sync();
-    u32 greater = 0, equal = 0;
+    if (thread_index() % 2 == 0) maxima[thread_index() / 8].lanes[thread_index() / 2 % 4] = mine;
+    u32 greatest = block_max(key_of(mine));
+    u32 found = KEY_NEGATIVE_INFINITY;
+    if (thread_index() < thread_count() / 2) {
+        float own = maxima[thread_index() / 4].lanes[thread_index() % 4];
+        u32 greater = 0;
 #pragma unroll 4
-    for (u32 i = 0; i < thread_count(); i++) {
-        greater += maxima[i] > mine;
-        equal += maxima[i] == mine;
-    }
-    if (greater < rank && greater + equal >= rank) found = mine;
-    float greatest = key_value((u32)block_max(key_of(mine)));
-    return Threshold{found, greatest};
-}
-
-// What a thread has seen of a row.
-struct Seen {
-    double rest;
-    u32 nan;
-};
-
-// Streams a part of the row. Candidates go to shared memory as long as there is room; all are counted.
-template <bool WITH_REST>
-DEVICE Seen stream_part(const Row &row, const Vectors &vectors, const Part &part, const Threshold &threshold, u32 *count) {
-    const float t = threshold.value, reference = threshold.greatest;
-    const float c = WITH_REST ? div_rn(LOG2_OF_E, row.args.temperature) : 0.0f;
-    Seen seen = Seen{0.0, 0};
-    auto gather = [&](u32 id, float y) {
-        u32 at = atomic_add(count, 1u);
-        if (at < GATHER_CAPACITY) row.shared[at] = candidate_of(key_of(y), id);
-    };
-    auto term = [&](float y) { return exp2_hint(mul_rn(sub_rn(y, reference), c)); };
-    auto take = [&](u32 id, float y, float &sum) {
-        if (y > t) gather(id, y);
-        else if (WITH_REST && y == y) sum += term(y);
-    };
-    auto take_one = [&](u32 id) {
-        float y = effective(row.call, row.args, row.view, id), sum = 0.0f;
-        seen.nan |= y != y;
-        take(id, y, sum);
-        if (WITH_REST) seen.rest += (double)sum;
-    };
-    if (ADJUSTED) {
-        // What is read beside each logit is most of the time.
-#pragma unroll 1
-        for (u32 at = part.from * PER_VECTOR + thread_index(); at < part.to * PER_VECTOR; at += thread_count())
-            take_one(vectors.head + at);
-    }
-#pragma unroll 1
-    for (u32 at = ADJUSTED ? part.to : part.from + thread_index(); at < part.to; at += VECTORS_IN_FLIGHT * thread_count()) {
-        Vector loaded[VECTORS_IN_FLIGHT];
+        for (u32 i = 0; i < thread_count() / 8; i++) {
+            FourMaxima four = maxima[i];
 #pragma unroll
-        for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++)
-            if (at + i * thread_count() < part.to) loaded[i] = load_vector(row.view, vectors, at + i * thread_count());
-        float sum = 0.0f;
-#pragma unroll
-        for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++) {
-            if (at + i * thread_count() >= part.to) break;
-            u32 id = vectors.head + (at + i * thread_count()) * PER_VECTOR;
-            float y[PER_VECTOR];
-            float most = bits_float(0xFF800000u);
-            bool unordered = false;
-#pragma unroll
-            for (u32 lane = 0; lane < PER_VECTOR; lane++) {
-                y[lane] = widen(loaded[i].lanes[lane]);
-                most = max_ignoring_nan(most, y[lane]);
-                unordered |= y[lane] != y[lane];
-            }
-            seen.nan |= unordered;
-            if (most > t || unordered) {
-#pragma unroll
-                for (u32 lane = 0; lane < PER_VECTOR; lane++) take(id + lane, y[lane], sum);
-            } else if (WITH_REST) {
-#pragma unroll
-                for (u32 lane = 0; lane < PER_VECTOR; lane += 4)
-                    sum += (term(y[lane]) + term(y[lane + 1])) + (term(y[lane + 2]) + term(y[lane + 3]));
-            }
+            for (u32 lane = 0; lane < 4; lane++) greater += four.lanes[lane] > own;
         }
-        if (WITH_REST) seen.rest += (double)sum;
+        if (greater >= rank) found = key_of(own);
     }
-    for_edges(row.view, vectors, part, take_one);
-    return seen;
+    return Threshold{key_value(block_max(found)), key_value(greatest)};
 }
 
-// Adds what this block has to the row's. True in the block that comes last, which then has all of it.
-DEVICE bool join(Row &row, u32 chunk, double &rest) {
+// Adds what this block has to the row's: to its own region of the row's memory, and what finds no room there to a list. True
+// in the block that comes last, which then has all of it.
+DEVICE bool join(Row &row, u32 chunk, bool with_rest, double &rest) {
     SHARED u32 shared[2];
+    SHARED u32 counts[MOST_CHUNKS];
+    SHARED double rests[MOST_CHUNKS];
     const Call &call = row.call;
     Arrivals *arrivals = call.arrivals + row.view.row;
     SplitRow *split = call.split_rows + row.view.row;
-    u32 count = row.gathered_count;
+    const u32 room = STREAM_CAPACITY / call.chunks;
+    u32 held = row.gathered_count < STREAM_CAPACITY ? row.gathered_count : STREAM_CAPACITY;
+    u32 over = held > room ? held - room : 0;
+#pragma unroll 1
+    for (u32 i = thread_index(); i < held && i < room; i += thread_count())
+        split->regions[chunk * room + i] = row.shared[i];
+    if (over > 0) {
+        if (thread_index() == 0) shared[0] = atomic_add(&arrivals->listed, over);
+        block_sync();
+        u32 start = shared[0];
+#pragma unroll 1
+        for (u32 i = thread_index(); i < over; i += thread_count())
+            if (start + i < STREAM_CAPACITY) split->list[start + i] = row.shared[room + i];
+    }
     if (thread_index() == 0) {
-        shared[0] = atomic_add(&arrivals->gathered, count);
-        if (row.nan) atomic_or(&arrivals->nan, 1u);
+        split->counts[chunk] = (u64)row.nan << 32 | row.gathered_count;
         split->rest[chunk] = rest;
     }
     block_sync();
-    u32 start = shared[0];
-    for (u32 i = thread_index(); i < count && i < GATHER_CAPACITY; i += thread_count())
-        if (start + i < GATHER_CAPACITY) split->gathered[start + i] = row.shared[i];
-    fence();
-    block_sync();
-    if (thread_index() == 0) shared[1] = atomic_add(&arrivals->arrived, 1u);
+    if (thread_index() == 0) {
+        // What the whole block wrote before the barrier, too.
+        fence();
+        shared[1] = atomic_add(&arrivals->arrived, 1u);
+        fence();
+    }
     block_sync();
     if (shared[1] != call.chunks - 1) return false;
-    fence();
-    row.gathered_count = load_fresh(&arrivals->gathered);
-    row.nan = load_fresh(&arrivals->nan);
-    for (u32 i = thread_index(); i < row.gathered_count && i < GATHER_CAPACITY; i += thread_count())
-        row.shared[i] = load_fresh(&split->gathered[i]);
+    u32 listed = load_fresh(&arrivals->listed);
+    u64 mine = 0;
+    if (thread_index() < call.chunks) {
+        mine = load_fresh(&split->counts[thread_index()]);
+        rests[thread_index()] = bits_double(load_fresh((const u64 *)&split->rest[thread_index()]));
+        counts[thread_index()] = (u32)mine;
+    }
+    Counts total = block_sum_counts(Counts{(u32)mine, (u32)(mine >> 32)});
+    row.gathered_count = total.first;
+    row.nan = total.second != 0;
+    // In the order of the blocks.
     rest = 0.0;
-    for (u32 i = 0; i < call.chunks; i++) rest += bits_double(load_fresh((const u64 *)&split->rest[i]));
+    if (with_rest)
+        for (u32 i = 0; i < call.chunks; i++) rest += rests[i];
+    if (thread_index() == 0) {
+        *arrivals = Arrivals{0, 0};
+        shared[0] = 0;
+    }
+    if (row.gathered_count > STREAM_CAPACITY) return true;
     block_sync();
-    if (thread_index() == 0) *arrivals = Arrivals{0, 0, 0, 0};
+    // As many threads to each region; two loads of each in flight.
+    u32 sharing = thread_count() / call.chunks, region = thread_index() / sharing;
+    u32 filled = region < call.chunks ? (counts[region] < room ? counts[region] : room) : 0;
+    const u64 *start = split->regions + region * room;
+#pragma unroll 1
+    for (u32 i = thread_index() % sharing; i < filled; i += 2 * sharing) {
+        bool has_second = i + sharing < filled;
+        u64 first = load_fresh(start + i), second = has_second ? load_fresh(start + i + sharing) : 0;
+        u32 at = atomic_add(&shared[0], has_second ? 2u : 1u);
+        row.shared[at] = first;
+        if (has_second) row.shared[at + 1] = second;
+    }
+#pragma unroll 1
+    for (u32 i = thread_index(); i < listed; i += thread_count())
+        row.shared[atomic_add(&shared[0], 1u)] = load_fresh(&split->list[i]);
+    block_sync();
     return true;
 }
 
@@ -181,31 +157,30 @@ DEVICE void stream(Row &row, u32 chunk) {
     // Top-p after top-k needs no mass but the candidates' own.
     bool with_rest = by_mass && (active_k(row) == 0 || (args.flags & JOINT)) && args.temperature != 0.0f;
     Vectors vectors = vectors_of(row.view);
+    Part part = part_of(vectors, chunk, call.chunks);
+    // The first loads do not wait for the threshold.
+    Flight flight = load_flight(row, vectors, part.from + thread_index(), ADJUSTED ? part.from : part.to);
     Threshold threshold = Threshold{bits_float(0xFF800000u), 0.0f};
     if (is_bounded) threshold = stream_threshold(row, vectors);
-    // All candidates of a wide row are too many.
-    if (key_of(threshold.value) == KEY_NEGATIVE_INFINITY && (!is_bounded || row.view.vocab > GATHER_CAPACITY)) {
-        if (chunk == 0 && thread_index() == 0) slot->is_hit = 0;
+    bool takes_all = key_of(threshold.value) == KEY_NEGATIVE_INFINITY;
+    // All candidates of a wide row are too many; of all of a narrow one, no rest is left to be summed.
+    if (takes_all && (!is_bounded || row.view.vocab > STREAM_CAPACITY)) {
+        if (chunk == 0 && thread_index() == 0) slot->state = SLOT_MISSED;
         return;
     }
     if (thread_index() == 0) count = 0;
     block_sync();
-    Part part = part_of(vectors, chunk, call.chunks);
-    Seen seen = with_rest ? stream_part<true>(row, vectors, part, threshold, &count)
-                          : stream_part<false>(row, vectors, part, threshold, &count);
+    with_rest &= !takes_all;
+    Reference reference = Reference{threshold.greatest, with_rest ? div_rn(LOG2_OF_E, args.temperature) : 0.0f};
+    Seen seen = with_rest ? gather_part<true>(row, vectors, part, flight, threshold.value, reference, &count)
+                          : gather_part<false>(row, vectors, part, flight, threshold.value, reference, &count);
     double rest = with_rest ? block_sum_double(seen.rest) : 0.0;
-    row.nan = (u32)block_max(seen.nan);
+    row.nan = block_max(seen.nan);
     row.gathered_count = count;
     row.covered_above = key_of(threshold.value);
-    if (call.chunks > 1 && !join(row, chunk, rest)) return;
+    if (call.chunks > 1 && !join(row, chunk, with_rest, rest)) return;
     Boundary boundary;
-    bool is_hit = row.gathered_count <= GATHER_CAPACITY && select(row, rest, threshold.greatest, with_rest, boundary);
-    if (thread_index() != 0) return;
-    slot->is_hit = is_hit;
-    if (!is_hit) return;
-    slot->status = status_of(row);
-    slot->max = candidate_key(row.first);
-    slot->key = boundary.key;
-    slot->id = boundary.id;
-    slot->kept = boundary.kept;
+    bool is_hit =
+        row.gathered_count <= STREAM_CAPACITY && select(row, rest, threshold.greatest, with_rest, boundary);
+    leave(row, boundary, is_hit ? SLOT_LISTED : SLOT_MISSED);
 }

@@ -2,8 +2,8 @@
 //
 // The threshold is a hint: too high, and the search takes the whole row; too low, and more is gathered than shared memory
 // has room for: they go to scratch memory, which a plan with a Gaussian threshold has, or else the row is searched whole. It comes from a sample spread over the row: of its mean and deviation with δ from the tables,
-// the margin as in the paper or in units of σ, or as the sample's order statistic. The row's first candidate comes with
-// the same pass.
+// the margin as in the paper or in units of σ, or as the sample's order statistic. The row's first candidate is among the
+// gathered, or, where none are, takes another pass.
 
 DEVICE u32 sample_size(const Row &row) {
     u32 whole = SAMPLE_RUNS * SAMPLE_RUN;
@@ -63,13 +63,13 @@ DEVICE float quantile_threshold(const Row &row, const float *sample, u32 count) 
     const float none = bits_float(0xFF800000u);
     u32 rank = (u32)(((u64)row.args.wanted * sample_size(row) + row.view.vocab - 1) / row.view.vocab);
     if (rank >= count) return none;
-    u64 least = KEY_INFINITY, greatest = 0;
+    u32 least = KEY_INFINITY, greatest = 0;
     for (u32 i = thread_index(); i < count; i += thread_count()) {
-        u64 key = key_of(sample[i]);
+        u32 key = key_of(sample[i]);
         least = key < least ? key : least;
         greatest = key > greatest ? key : greatest;
     }
-    float low = key_value((u32)block_min(least)), high = key_value((u32)block_max(greatest));
+    float low = key_value(block_min(least)), high = key_value(block_max(greatest));
     // Ranges from the top. A span that overflows, or is 0, puts everything into the first.
     float width = (high - low) / (float)thread_count();
     counts[thread_index()] = 0;
@@ -81,7 +81,7 @@ DEVICE float quantile_threshold(const Row &row, const float *sample, u32 count) 
     }
     if (thread_index() == 0) edge = none;
     block_sync();
-    u64 before = block_sum_before(counts[thread_index()]);
+    u32 before = block_sum_before(counts[thread_index()]);
     if (before < rank && before + counts[thread_index()] >= rank)
         edge = high - (float)(thread_index() + 1) * width;
     block_sync();
@@ -120,36 +120,43 @@ DEVICE u32 gather_where(const Row &row, u64 *out, u32 room, Belongs belongs) {
     return count;
 }
 
+// The row's first candidate, read from all of it.
+DEVICE u64 first_of_row(const Row &row) {
+    u64 first = 0;
+    for_each_wide(row.call, row.args, row.view, [&](u32 id, float y) {
+        u32 key = key_of(y);
+        u64 candidate = key > KEY_NEGATIVE_INFINITY ? candidate_of(key, id) : 0;
+        first = candidate > first ? candidate : first;
+    });
+    return block_max_candidate(first);
+}
+
+DEVICE u64 first_of_gathered(const Row &row) {
+    u64 first = 0;
+#pragma unroll 1
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
+        first = row.gathered[i] > first ? row.gathered[i] : first;
+    return block_max_candidate(first);
+}
+
 DEVICE void truncate(Row &row) {
     SHARED u32 count;
-    u32 threshold = key_of(threshold_of(row));
+    float threshold = threshold_of(row);
     block_sync();
     if (thread_index() == 0) count = 0;
     block_sync();
-    u64 first = 0;
-    u32 nan = 0;
-    auto each = [&](u32 id, float y) {
-        u32 key = key_of(y);
-        nan |= y != y;
-        if (key == KEY_NEGATIVE_INFINITY) return;
-        u64 candidate = candidate_of(key, id);
-        first = candidate > first ? candidate : first;
-        if (key > threshold) {
-            u32 at = atomic_add(&count, 1u);
-            if (at < GATHER_CAPACITY) row.shared[at] = candidate;
-            else if (row.scratch) row.scratch[at] = candidate;
-        }
-    };
-    if (ADJUSTED) for_each(row.call, row.args, row.view, each);
-    else for_each_wide(row.call, row.args, row.view, each);
-    set_first(row, block_max(first));
-    row.nan = (u32)block_max(nan);
-    if (count > GATHER_CAPACITY && row.scratch) {
-        for (u32 i = thread_index(); i < GATHER_CAPACITY; i += thread_count()) row.scratch[i] = row.shared[i];
+    Vectors vectors = vectors_of(row.view);
+    Part part = part_of(vectors, 0, 1);
+    Flight flight = load_flight(row, vectors, ADJUSTED ? part.to : part.from + thread_index(), part.to);
+    Seen seen = gather_part<false>(row, vectors, part, flight, threshold, Reference{0.0f, 0.0f}, &count);
+    row.nan = block_max(seen.nan);
+    if (count > CAPACITY && row.scratch) {
+        for (u32 i = thread_index(); i < CAPACITY; i += thread_count()) row.scratch[i] = row.shared[i];
         row.gathered = row.scratch;
         block_sync();
     }
-    bool fits = count <= GATHER_CAPACITY || row.scratch;
+    bool fits = count <= CAPACITY || row.scratch;
     row.gathered_count = fits ? count : 0;
-    row.covered_above = fits ? threshold : KEY_INFINITY;
+    row.covered_above = fits ? key_of(threshold) : KEY_INFINITY;
+    set_first(row, row.gathered_count > 0 ? first_of_gathered(row) : first_of_row(row));
 }

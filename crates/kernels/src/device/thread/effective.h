@@ -8,13 +8,7 @@ DEVICE float widen(Stored y) { return y; }
 typedef u16 Stored;
 #if DTYPE == 1
 #define STORED_NEGATIVE_INFINITY ((u16)0xFC00u)
-DEVICE float widen(Stored y) {
-    u32 sign = (u32)(y & 0x8000u) << 16, magnitude = y & 0x7FFFu;
-    if (magnitude >= 0x7C00u) return bits_float(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13);
-    if (magnitude >= 0x0400u) return bits_float(sign | ((magnitude << 13) + 0x38000000u));
-    // Subnormal: a multiple of 2^-24, which the product is exactly.
-    return bits_float(sign | float_bits(mul_rn((float)magnitude, 5.9604644775390625e-8f)));
-}
+DEVICE float widen(Stored y) { return half_value(y); }
 #else
 #define STORED_NEGATIVE_INFINITY ((u16)0xFF80u)
 DEVICE float widen(Stored y) { return bits_float((u32)y << 16); }

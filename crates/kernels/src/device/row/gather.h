@@ -1,0 +1,89 @@
+// The pass that gathers: each logit is read once, what lies above a threshold becomes a candidate.
+//
+// Loads are 16 bytes wide where the row's alignment allows, several in flight. Few logits are candidates, so that four of
+// them take three maxima and one comparison, which fails for NaN, too.
+
+DEVICE Vector load_vector(const RowView &view, const Vectors &vectors, u32 at) {
+    return ((const Vector *)(view.stored + vectors.head))[at];
+}
+
+// What a thread has seen of a row: of the logits that are no candidates the sum of 2^((y − reference)·c), if asked for.
+struct Seen {
+    double rest;
+    u32 nan;
+};
+
+// The loads of a thread that are in flight together: VECTORS_IN_FLIGHT vectors, a block apart.
+struct Flight {
+    Vector vectors[VECTORS_IN_FLIGHT];
+};
+
+DEVICE Flight load_flight(const Row &row, const Vectors &vectors, u32 at, u32 to) {
+    Flight flight;
+#pragma unroll
+    for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++)
+        if (at + i * thread_count() < to) flight.vectors[i] = load_vector(row.view, vectors, at + i * thread_count());
+    return flight;
+}
+
+// Where the sum over the rest refers to.
+struct Reference {
+    float greatest, c;
+};
+
+// Gathers from a part of the row, whose first loads are under way. Candidates go to shared memory as long as there is room,
+// then to scratch memory, if there is any; all are counted.
+template <bool WITH_REST>
+DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part, Flight flight, float t,
+                        const Reference &reference, u32 *count) {
+    const float none = bits_float(0xFF800000u);
+    Seen seen = Seen{0.0, 0};
+    auto gather = [&](u32 id, float y) {
+        u32 at = atomic_add(count, 1u);
+        if (at < CAPACITY) row.shared[at] = candidate_of(key_of(y), id);
+        else if (row.scratch) row.scratch[at] = candidate_of(key_of(y), id);
+    };
+    // 0 of a candidate, NaN of NaN.
+    auto term = [&](float y) {
+        return exp2_hint(y > t ? none : mul_rn(sub_rn(y, reference.greatest), reference.c));
+    };
+    auto take_one = [&](u32 id) {
+        float y = effective(row.call, row.args, row.view, id);
+        seen.nan |= y != y;
+        if (WITH_REST) seen.rest += (double)term(y);
+        if (y > t) gather(id, y);
+    };
+    if (ADJUSTED) {
+        // What is read beside each logit is most of the time.
+#pragma unroll 1
+        for (u32 at = part.from * PER_VECTOR + thread_index(); at < part.to * PER_VECTOR; at += thread_count())
+            take_one(vectors.head + at);
+    }
+#pragma unroll 1
+    for (u32 at = ADJUSTED ? part.to : part.from + thread_index(); at < part.to; at += VECTORS_IN_FLIGHT * thread_count()) {
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++) {
+            if (at + i * thread_count() >= part.to) break;
+            u32 id = vectors.head + (at + i * thread_count()) * PER_VECTOR;
+#pragma unroll
+            for (u32 lane = 0; lane < PER_VECTOR; lane += 4) {
+                const Stored *four = flight.vectors[i].lanes + lane;
+                float a = widen(four[0]), b = widen(four[1]), c = widen(four[2]), d = widen(four[3]);
+                if (WITH_REST) sum += (term(a) + term(b)) + (term(c) + term(d));
+                float most = max_or_nan(max_or_nan(a, b), max_or_nan(c, d));
+                if (!(most <= t)) {
+                    seen.nan |= most != most;
+                    if (a > t) gather(id + lane, a);
+                    if (b > t) gather(id + lane + 1, b);
+                    if (c > t) gather(id + lane + 2, c);
+                    if (d > t) gather(id + lane + 3, d);
+                }
+            }
+        }
+        if (WITH_REST) seen.rest += (double)sum;
+        flight = load_flight(row, vectors, at + VECTORS_IN_FLIGHT * thread_count(), part.to);
+    }
+    for_edges(row.view, vectors, part, take_one);
+    return seen;
+}

@@ -1,0 +1,36 @@
+// What one kernel leaves of a row for the next.
+
+// Leaves a boundary, with all that it keeps if that is to be listed: it must be among the gathered, and have room.
+DEVICE void leave(const Row &row, const Boundary &boundary, u32 state) {
+    SHARED u32 written;
+    Slot *slot = row.call.slots + row.view.row;
+    if (state == SLOT_LISTED) {
+        block_sync();
+        if (thread_index() == 0) written = 0;
+        block_sync();
+#pragma unroll 1
+        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
+            if (keeps(boundary, row.gathered[i])) slot->candidates[atomic_add(&written, 1u)] = row.gathered[i];
+    }
+    if (thread_index() != 0) return;
+    slot->state = state;
+    if (state == SLOT_MISSED) return;
+    slot->status = status_of(row);
+    slot->max = is_empty(row) ? KEY_NEGATIVE_INFINITY : candidate_key(row.first);
+    slot->key = boundary.key;
+    slot->id = boundary.id;
+    slot->kept = boundary.kept;
+}
+
+// The boundary that was left, and what it keeps if that is listed.
+DEVICE Boundary take_up(Row &row) {
+    const Slot *slot = row.call.slots + row.view.row;
+    Boundary boundary = Boundary{slot->key, slot->id, slot->kept};
+    row.listed = slot->state == SLOT_LISTED;
+    row.gathered_count = row.listed ? boundary.kept : 0;
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) row.shared[i] = slot->candidates[i];
+    row.nan = slot->status & STATUS_NAN;
+    set_first(row, slot->max == KEY_NEGATIVE_INFINITY ? 0 : candidate_of(slot->max, 0));
+    block_sync();
+    return boundary;
+}
