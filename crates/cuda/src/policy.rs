@@ -68,7 +68,7 @@ const MASK_BLOCKS: usize = 3;
 const LEAST_MASK_CHUNKS: usize = 4;
 
 /// Blocks of a launch that takes rows one after the other, for each multiprocessor.
-const BLOCKS_PER_MULTIPROCESSOR: u32 = 2;
+const BLOCKS_PER_MULTIPROCESSOR: u32 = 3;
 
 /// Threads of a block that runs all of a plan's stages.
 pub(crate) fn threads(autotune: bool) -> u32 {

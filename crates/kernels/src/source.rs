@@ -32,6 +32,7 @@ const FILES: &[(&str, &str)] = &[
     ("block/sort.h", include_str!("device/block/sort.h")),
     ("row/state.h", include_str!("device/row/state.h")),
     ("row/passes.h", include_str!("device/row/passes.h")),
+    ("row/threshold.h", include_str!("device/row/threshold.h")),
     ("row/gather.h", include_str!("device/row/gather.h")),
     ("row/truncate.h", include_str!("device/row/truncate.h")),
     ("row/find.h", include_str!("device/row/find.h")),

@@ -101,17 +101,14 @@ DEVICE void run_row(Row &row, u32 part) {
 }
 
 #if STAGE == 5
-#define RESIDENT STREAM_RESIDENT_THREADS
 #define PARTS call.chunks
 #elif STAGE == 6
-#define RESIDENT RESIDENT_THREADS
 #define PARTS call.mask_chunks
 #else
-#define RESIDENT RESIDENT_THREADS
 #define PARTS 1u
 #endif
 
-KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT / THREADS) qrita(ARGUMENT(Call) call) {
+KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(Call) call) {
     SHARED u64 gathered[CAPACITY];
     u64 *scratch = call.scratch && STAGE != 6 ? call.scratch + block_index() * (call.scratch_stride / sizeof(u64)) : 0;
     for (u64 item = block_index(); item < (u64)call.rows * PARTS; item += block_count()) {

@@ -1,20 +1,22 @@
 // Constants apart from the algorithm. A build defines DTYPE, TRUNCATION, SEARCH, STAGE, ADJUSTED, THREADS, WARP and
 // GATHER_CAPACITY: see `Specialization` in source.rs.
 
-// Threads that a multiprocessor has at work at least: at 512, up to 128 registers each, which is what the whole algorithm
-// in one kernel needs without spilling any.
-#define RESIDENT_THREADS 512u
-// The same for streaming, which needs fewer registers, and more threads to hide the memory's latency: as many as no
-// register is spilled for, by what the compiler makes of it for each architecture.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define STREAM_RESIDENT_THREADS 768u
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define STREAM_RESIDENT_THREADS (DTYPE == 0 ? 1024u : 512u)
+// Threads that a multiprocessor has at work at least: as many as leave each the registers it needs, so that none is spilled,
+// by what the compiler makes of it for each architecture. The whole algorithm in one kernel needs up to 128 of them, stages 1 to 3
+// without histograms 80, streaming 64 or somewhat more; there more threads hide the memory's latency.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define CUT_THREADS 512u
+#define STREAM_THREADS (DTYPE == 0 ? 1024u : 512u)
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define CUT_THREADS 768u
+#define STREAM_THREADS 768u
 #else
-#define STREAM_RESIDENT_THREADS (DTYPE == 0 ? 1024u : 768u)
+#define CUT_THREADS 768u
+#define STREAM_THREADS 1024u
 #endif
+#define RESIDENT_THREADS (STAGE == 5 ? STREAM_THREADS : STAGE == 7 && SEARCH != 3 ? CUT_THREADS : 512u)
 // Loads of 16 bytes that a thread has in flight.
-#define VECTORS_IN_FLIGHT (STAGE == 5 ? 3u : 2u)
+#define VECTORS_IN_FLIGHT (STAGE == 5 && DTYPE == 0 ? 3u : 2u)
 // Candidates that a block holds in shared memory.
 #define CAPACITY (STAGE == 5 ? STREAM_CAPACITY : GATHER_CAPACITY)
 // Ranges of keys in a histogram.

@@ -29,6 +29,7 @@ u64 simt_shuffle(u64 value, u32 lane);
 // A block runs on one thread of the host from its start to its end.
 #define SHARED static thread_local
 #define CONSTANT static const
+#define memory_copy __builtin_memcpy
 DEVICE u32 thread_index() { return simt_thread(); }
 DEVICE u32 thread_count() { return simt_threads(); }
 DEVICE u32 block_index() { return simt_block(); }
@@ -74,7 +75,7 @@ DEVICE double bits_double(u64 bits) { double value; __builtin_memcpy(&value, &bi
 #define DEVICE static __device__ __forceinline__
 // For what many places call: inlined everywhere it would be most of the kernel. Streaming calls it from few, and has no
 // registers to save for a call.
-#if STAGE == 5
+#if STAGE == 5 || STAGE == 7
 #define DEVICE_CALL DEVICE
 #else
 #define DEVICE_CALL static __device__ __noinline__
@@ -82,6 +83,7 @@ DEVICE double bits_double(u64 bits) { double value; __builtin_memcpy(&value, &bi
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
 #define CONSTANT static __device__ const
+#define memory_copy memcpy
 DEVICE u32 thread_index() { return threadIdx.x; }
 // As it is launched: a constant that addresses are made of.
 DEVICE u32 thread_count() { return THREADS; }

@@ -1,8 +1,9 @@
 // Stage 2's inner step: where a goal is met, by the search that the plan names, among the gathered or in the whole row.
 
-// The candidates from one pivot on: see `pivot.rs` of qrita-cpu for the search, its cost and its proof.
+// The candidates from one pivot on: see `pivot.rs` of qrita-cpu for the search, its cost and its proof. The mass of the
+// least follows from its key.
 struct Tally {
-    u64 mass, least_mass;
+    u64 mass;
     u32 count, least, least_count;
 };
 
@@ -13,24 +14,15 @@ DEVICE void tally_add(Tally &tally, u32 pivot, u32 key, u64 weight) {
     if (key < tally.least) {
         tally.least = key;
         tally.least_count = 0;
-        tally.least_mass = 0;
     }
-    if (key == tally.least) {
-        tally.least_count += 1;
-        tally.least_mass += weight;
-    }
+    tally.least_count += key == tally.least;
 }
 
 // The tally of all lanes of the warp. Without `by_mass` there are no masses.
 DEVICE Tally tally_warp(const Tally &tally, bool by_mass) {
     u32 least = warp_min(tally.least);
-    bool has_least = tally.least == least;
-    Tally sum = Tally{0, 0, warp_sum(tally.count), least, warp_sum(has_least ? tally.least_count : 0)};
-    if (by_mass) {
-        sum.mass = warp_sum_wide(tally.mass);
-        sum.least_mass = warp_sum_wide(has_least ? tally.least_mass : 0);
-    }
-    return sum;
+    u32 of_least = warp_sum(tally.least == least ? tally.least_count : 0);
+    return Tally{by_mass ? warp_sum_wide(tally.mass) : 0, warp_sum(tally.count), least, of_least};
 }
 
 // The tallies of the whole block, for all pivots between the same two barriers.
@@ -47,7 +39,7 @@ DEVICE void tally_block(Tally *tallies, bool by_mass) {
     block_sync();
 #pragma unroll
     for (u32 i = 0; i < PIVOTS; i++) {
-        Tally part = Tally{0, 0, 0, 0xFFFFFFFFu, 0};
+        Tally part = Tally{0, 0, 0xFFFFFFFFu, 0};
         if (lane_index() < warp_count()) part = parts[i][lane_index()];
         tallies[i] = tally_warp(part, by_mass);
     }
@@ -62,7 +54,7 @@ DEVICE Found pivot_search(const Row &row, int source, Goal goal, u32 low, u32 hi
 #pragma unroll
         for (u32 i = 0; i < PIVOTS; i++) {
             at[i] = low + (u32)(span * (i + 1) / (PIVOTS + 1));
-            tallies[i] = Tally{0, 0, 0, 0xFFFFFFFFu, 0};
+            tallies[i] = Tally{0, 0, 0xFFFFFFFFu, 0};
         }
         auto add = [&](u32 key) {
             u64 weight = goal.by_mass && key >= at[0] ? weight_of_key(row, key) : 0;
@@ -70,30 +62,28 @@ DEVICE Found pivot_search(const Row &row, int source, Goal goal, u32 low, u32 hi
             for (u32 i = 0; i < PIVOTS; i++) tally_add(tallies[i], at[i], key, weight);
         };
         if (source == FROM_GATHERED) {
+#pragma unroll 1
             for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
                 add(candidate_key(row.gathered[i]));
         } else {
             for_each(row.call, row.args, row.view, [&](u32, float y) { add(key_of(y)); });
         }
         tally_block<PIVOTS>(tallies, goal.by_mass);
-        u32 lower = low, upper = high;
-        bool decided = false;
+        // The greatest pivot that meets the goal, if one does.
+        bool is_met = false;
+        Tally tally = tallies[0];
 #pragma unroll
         for (int i = (int)PIVOTS - 1; i >= 0; i--) {
-            if (decided) continue;
-            Tally tally = tallies[i];
-            if (!met(goal, tally.count, tally.mass)) {
-                upper = at[i] - 1;
-                continue;
-            }
-            u32 above = tally.count - tally.least_count;
-            u64 mass = tally.mass - tally.least_mass;
-            if (!met(goal, above, mass)) return Found{tally.least, above, mass};
-            lower = tally.least + 1;
-            decided = true;
+            if (is_met) continue;
+            tally = tallies[i];
+            is_met = met(goal, tally.count, tally.mass);
+            if (!is_met) high = at[i] - 1;
         }
-        low = lower;
-        high = upper;
+        if (!is_met) continue;
+        u32 above = tally.count - tally.least_count;
+        u64 mass = goal.by_mass ? tally.mass - tally.least_count * weight_of_key(row, tally.least) : 0;
+        if (!met(goal, above, mass)) return Found{tally.least, above, mass};
+        low = tally.least + 1;
     }
 }
 

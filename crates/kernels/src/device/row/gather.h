@@ -3,10 +3,6 @@
 // Loads are 16 bytes wide where the row's alignment allows, several in flight. Few logits are candidates, so that four of
 // them take three maxima and one comparison, which fails for NaN, too.
 
-DEVICE Vector load_vector(const RowView &view, const Vectors &vectors, u32 at) {
-    return ((const Vector *)(view.stored + vectors.head))[at];
-}
-
 // What a thread has seen of a row: of the logits that are no candidates the sum of 2^((y − reference)·c), if asked for.
 struct Seen {
     double rest;
@@ -32,7 +28,8 @@ struct Reference {
 };
 
 // Gathers from a part of the row, whose first loads are under way. Candidates go to shared memory as long as there is room,
-// then to scratch memory, if there is any; all are counted.
+// then to scratch memory, if there is any; all are counted. Lanes take places one by one: to take them for a warp at once
+// costs every warp its ballots, and was slower on an H200 for any share of candidates below a tenth.
 template <bool WITH_REST>
 DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part, Flight flight, float t,
                         const Reference &reference, u32 *count) {
@@ -68,16 +65,16 @@ DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part
             u32 id = vectors.head + (at + i * thread_count()) * PER_VECTOR;
 #pragma unroll
             for (u32 lane = 0; lane < PER_VECTOR; lane += 4) {
-                const Stored *four = flight.vectors[i].lanes + lane;
-                float a = widen(four[0]), b = widen(four[1]), c = widen(four[2]), d = widen(four[3]);
-                if (WITH_REST) sum += (term(a) + term(b)) + (term(c) + term(d));
-                float most = max_or_nan(max_or_nan(a, b), max_or_nan(c, d));
+                Four y = widen_four(flight.vectors[i], lane);
+                if (WITH_REST) sum += (term(y.a) + term(y.b)) + (term(y.c) + term(y.d));
+                float most = max_or_nan(max_or_nan(y.a, y.b), max_or_nan(y.c, y.d));
+                // The comparison fails for NaN.
                 if (!(most <= t)) {
                     seen.nan |= most != most;
-                    if (a > t) gather(id + lane, a);
-                    if (b > t) gather(id + lane + 1, b);
-                    if (c > t) gather(id + lane + 2, c);
-                    if (d > t) gather(id + lane + 3, d);
+                    if (y.a > t) gather(id + lane, y.a);
+                    if (y.b > t) gather(id + lane + 1, y.b);
+                    if (y.c > t) gather(id + lane + 2, y.c);
+                    if (y.d > t) gather(id + lane + 3, y.d);
                 }
             }
         }

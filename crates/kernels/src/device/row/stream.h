@@ -13,64 +13,6 @@
 // candidates they are summed exactly; of the rest, which weighs little, the hardware's exponentials are summed in floating
 // point, with an error that is bounded (rest.h): a cut that is the same at both ends of the bound is the exact one.
 
-#define SAMPLE_LOGITS (SAMPLE_RUNS * SAMPLE_RUN)
-#define RUN_VECTORS (SAMPLE_RUN / PER_VECTOR)
-
-// The greatest logit of this thread's share of the sample, −∞ if it has none: runs of vectors, spread evenly over the row.
-DEVICE float sample_maximum(const Row &row, const Vectors &vectors) {
-    const u32 wanted = SAMPLE_LOGITS / PER_VECTOR;
-    u32 taken = vectors.count < wanted ? vectors.count : wanted;
-    float most = bits_float(0xFF800000u);
-#pragma unroll 4
-    for (u32 i = thread_index(); i < taken; i += thread_count()) {
-        u32 at = i;
-        if (vectors.count > wanted)
-            at = (u32)((u64)(i / RUN_VECTORS) * (vectors.count - RUN_VECTORS) / (SAMPLE_RUNS - 1)) + i % RUN_VECTORS;
-        Vector loaded = load_vector(row.view, vectors, at);
-        u32 id = vectors.head + at * PER_VECTOR;
-#pragma unroll
-        for (u32 lane = 0; lane < PER_VECTOR; lane++)
-            most = max_ignoring_nan(most, adjust(row.call, row.args, row.view, id + lane, widen(loaded.lanes[lane])));
-    }
-    return most;
-}
-
-// A threshold that the wanted number of candidates lies above, and the greatest logit of the sample. −∞: all are wanted.
-struct Threshold {
-    float value, greatest;
-};
-
-struct alignas(16) FourMaxima {
-    float lanes[4];
-};
-
-// The greatest logit of the sample that as many others are greater than as the wanted share of the row makes, of the maxima
-// of pairs of threads. It errs to the low side, by the sample's great logits that share a pair; where great ones are equal,
-// it lies below all of them.
-DEVICE Threshold stream_threshold(const Row &row, const Vectors &vectors) {
-    SHARED FourMaxima maxima[THREADS / 8];
-    float mine = sample_maximum(row, vectors);
-    mine = max_ignoring_nan(mine, bits_float((u32)warp_shuffle(float_bits(mine), lane_index() ^ 1)));
-    u32 sampled = vectors.count * PER_VECTOR < SAMPLE_LOGITS ? vectors.count * PER_VECTOR : SAMPLE_LOGITS;
-    u32 rank = (u32)(((u64)row.args.wanted * sampled + row.view.vocab - 1) / row.view.vocab);
-    block_sync();
-    if (thread_index() % 2 == 0) maxima[thread_index() / 8].lanes[thread_index() / 2 % 4] = mine;
-    u32 greatest = block_max(key_of(mine));
-    u32 found = KEY_NEGATIVE_INFINITY;
-    if (thread_index() < thread_count() / 2) {
-        float own = maxima[thread_index() / 4].lanes[thread_index() % 4];
-        u32 greater = 0;
-#pragma unroll 4
-        for (u32 i = 0; i < thread_count() / 8; i++) {
-            FourMaxima four = maxima[i];
-#pragma unroll
-            for (u32 lane = 0; lane < 4; lane++) greater += four.lanes[lane] > own;
-        }
-        if (greater >= rank) found = key_of(own);
-    }
-    return Threshold{key_value(block_max(found)), key_value(greatest)};
-}
-
 // Adds what this block has to the row's: to its own region of the row's memory, and what finds no room there to a list. True
 // in the block that comes last, which then has all of it.
 DEVICE bool join(Row &row, u32 chunk, bool with_rest, double &rest) {
@@ -161,7 +103,7 @@ DEVICE void stream(Row &row, u32 chunk) {
     // The first loads do not wait for the threshold.
     Flight flight = load_flight(row, vectors, part.from + thread_index(), ADJUSTED ? part.from : part.to);
     Threshold threshold = Threshold{bits_float(0xFF800000u), 0.0f};
-    if (is_bounded) threshold = stream_threshold(row, vectors);
+    if (is_bounded) threshold = order_statistic(row, vectors);
     bool takes_all = key_of(threshold.value) == KEY_NEGATIVE_INFINITY;
     // All candidates of a wide row are too many; of all of a narrow one, no rest is left to be summed.
     if (takes_all && (!is_bounded || row.view.vocab > STREAM_CAPACITY)) {

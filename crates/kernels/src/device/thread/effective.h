@@ -69,6 +69,23 @@ struct alignas(16) Vector {
     Stored lanes[PER_VECTOR];
 };
 
+// Four logits of a vector, widened.
+struct Four {
+    float a, b, c, d;
+};
+DEVICE Four widen_four(const Vector &vector, u32 lane) {
+#if DTYPE == 2
+    // Two to a word, as they lie.
+    u32 words[2];
+    memory_copy(words, vector.lanes + lane, 8);
+    return Four{bits_float(words[0] << 16), bits_float(words[0] & 0xFFFF0000u), bits_float(words[1] << 16),
+                bits_float(words[1] & 0xFFFF0000u)};
+#else
+    const Stored *lanes = vector.lanes + lane;
+    return Four{widen(lanes[0]), widen(lanes[1]), widen(lanes[2]), widen(lanes[3])};
+#endif
+}
+
 // Logits before the first 16-byte boundary of a row.
 DEVICE u32 head_of(const RowView &view) {
     u32 past = (u32)((u64)view.stored & 15) / (u32)sizeof(Stored);
