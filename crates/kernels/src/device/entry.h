@@ -2,7 +2,8 @@
 
 // Stages 1 to 3 of a row.
 DEVICE Boundary boundary_of(Row &row) {
-    truncate(row);
+    if (STAGE == 6) scan(row);
+    else truncate(row);
     if (is_empty(row)) {
         row.listed = false;
         return Boundary{KEY_NEGATIVE_INFINITY, 0, 0};
@@ -115,7 +116,7 @@ KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(Call) c
         u32 at = (u32)(item / PARTS), part = (u32)(item % PARTS);
         const RowArgs &args = call.row_args ? call.row_args[at] : call.args;
         RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
-        Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, 0, false, false, 0};
+        Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 1, 0, 0, 0.0f, 0, false, false, 0};
         block_sync();
         run_row(row, part);
     }

@@ -9,10 +9,10 @@ DEVICE u32 tied_id(const Row &row, int source, u32 key, u32 quota) {
 
 DEVICE Boundary dedup(Row &row, const Prefix &prefix) {
     row.listed = covers(row, prefix.key);
-    int source = row.listed ? FROM_GATHERED : FROM_ROW;
+    int source = covers_ties(row, prefix.key) ? FROM_GATHERED : FROM_ROW;
     if (prefix.counted && prefix.quota != ALL)
         return Boundary{prefix.key, tied_id(row, source, prefix.key, prefix.quota), prefix.above + prefix.quota};
-    return Boundary{prefix.key, ALL, count_from(row, source, prefix.key)};
+    return Boundary{prefix.key, ALL, count_from(row, row.listed ? FROM_GATHERED : FROM_ROW, prefix.key)};
 }
 
 // The cut of a prefix, with the counts that only the stage's own output needs.

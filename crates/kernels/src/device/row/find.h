@@ -150,88 +150,9 @@ DEVICE Found sorted_search(const Row &row, const u64 *sorted, u32 count, Goal go
     return Found{key, low, mass};
 }
 
-// Histograms of ranges of keys: `histogram.rs` of qrita-cpu has the search. True when the key is found. Else the goal is met
-// from `low` on among the gathered, which are the candidates of a small range of keys, on top of `found`.
-DEVICE bool histogram_search(Row &row, Goal goal, u32 &low, u32 high, Found &found) {
-    SHARED u32 counts[BUCKETS];
-    SHARED u64 masses[BUCKETS];
-    SHARED u32 chosen[2];
-    SHARED u64 chosen_mass;
-    const Row &fixed = row;
-    for (;;) {
-        u32 shift = 0;
-        while (((u64)(high - low) >> shift) >= BUCKETS) shift++;
-        block_sync();
-        for (u32 i = thread_index(); i < BUCKETS; i += thread_count()) {
-            counts[i] = 0;
-            masses[i] = 0;
-        }
-        block_sync();
-        for_each(row.call, row.args, row.view, [&](u32, float y) {
-            u32 key = key_of(y);
-            if (key < low || key > high) return;
-            u32 bucket = (key - low) >> shift;
-            atomic_add(&counts[bucket], 1u);
-            if (goal.by_mass) atomic_add(&masses[bucket], weight_of_key(fixed, key));
-        });
-        block_sync();
-        // Buckets from the top, as many to each thread; one thread has the one where the goal is met.
-        u32 each = (BUCKETS + thread_count() - 1) / thread_count();
-        u32 start = thread_index() * each;
-        u32 count = 0;
-        u64 mass = 0;
-        for (u32 i = start; i < start + each && i < BUCKETS; i++) {
-            count += counts[BUCKETS - 1 - i];
-            mass += masses[BUCKETS - 1 - i];
-        }
-        u32 count_before = found.above + block_sum_before(count);
-        u64 mass_before = found.mass_above + block_sum_before_wide(mass);
-        if (!met(goal, count_before, mass_before) && met(goal, count_before + count, mass_before + mass)) {
-            u32 i = start;
-            for (;;) {
-                u32 bucket = BUCKETS - 1 - i;
-                if (met(goal, count_before + counts[bucket], mass_before + masses[bucket])) break;
-                count_before += counts[bucket];
-                mass_before += masses[bucket];
-                i++;
-            }
-            chosen[0] = BUCKETS - 1 - i;
-            chosen[1] = count_before;
-            chosen_mass = mass_before;
-        }
-        block_sync();
-        u32 bucket = chosen[0];
-        found.above = chosen[1];
-        found.mass_above = chosen_mass;
-        u32 held = counts[bucket];
-        low += bucket << shift;
-        u32 end = low + ((1u << shift) - 1);
-        high = end < high ? end : high;
-        found.key = low;
-        if (low == high) return true;
-        if (held <= GATHER_CAPACITY) {
-            row.gathered = row.shared;
-            row.gathered_count =
-                gather_where(row, row.shared, GATHER_CAPACITY, [=](u32 key, u32) { return key >= low && key <= high; });
-            row.covered_above = KEY_INFINITY;
-            return false;
-        }
-        u32 least = KEY_INFINITY, greatest = 0;
-        for_each(row.call, row.args, row.view, [&](u32, float y) {
-            u32 key = key_of(y);
-            if (key < low || key > high) return;
-            least = key < least ? key : least;
-            greatest = key > greatest ? key : greatest;
-        });
-        low = block_min(least);
-        high = block_max(greatest);
-        found.key = low;
-        if (low == high) return true;
-    }
-}
-
 // Finds where a goal is met, by the plan's search. The source's candidates with keys from `floor` on meet it.
-DEVICE Found find(Row &row, int source, Goal goal, u32 floor) {
+// A goal that is a share of the row is met near that place of the sample.
+DEVICE Found find(Row &row, int source, Goal goal, float share, u32 floor) {
     u32 max = candidate_key(row.first);
     if (goal.by_mass) {
         // What weighs nothing can not help to meet a need.
@@ -251,7 +172,7 @@ DEVICE Found find(Row &row, int source, Goal goal, u32 floor) {
     }
     Found found = Found{floor, 0, 0};
     if (source == FROM_ROW) {
-        if (histogram_search(row, goal, floor, max, found)) return found;
+        if (histogram_search(row, goal, share, floor, max, found)) return found;
         goal.value -= goal.by_mass ? found.mass_above : found.above;
     } else if (row.gathered_count <= RANK_CAPACITY) {
         return rank_search(row, goal);

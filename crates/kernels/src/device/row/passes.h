@@ -1,5 +1,17 @@
 // Passes over a row, or over the gathered, that come to one number.
 
+// A count of candidates, and their mass where that is looked for.
+struct Measure {
+    u64 mass;
+    u32 count;
+};
+
+DEVICE Measure block_sum_measure(const Measure &value, bool by_mass) {
+    return block_reduce(value, Measure{0, 0}, [=](const Measure &part) {
+        return Measure{by_mass ? warp_sum_wide(part.mass) : 0, warp_sum(part.count)};
+    });
+}
+
 template <typename Each>
 DEVICE u64 mass_of_row(const Row &row, Each each) {
     u64 sum = 0;

@@ -88,9 +88,11 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
 #pragma unroll 1
     for (int filter = 0; filter < 2; filter++) {
         Goal goal;
+        float share;
         if (filter == 0) {
             if (k == 0 || count_from(row, source, floor) < k) continue;
             goal = Goal{false, k};
+            share = (float)k / (float)row.view.vocab;
         } else {
             top_k_key = limit.prefix.key;
             if (row.args.top_p >= 1.0f) return limit.prefix;
@@ -103,8 +105,9 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
             if (limit.is_set && limit.mass_above < need)
                 return top_p_prefix(row, Found{limit.prefix.key, limit.prefix.above, limit.mass_above}, limit, need);
             goal = Goal{true, need};
+            share = (float)need / (float)(row.raw_known ? row.raw_mass : universe);
         }
-        Found found = find(row, source, goal, floor);
+        Found found = find(row, source, goal, share, floor);
         if (filter == 1) return top_p_prefix(row, found, limit, need);
         limit = limit_of(row, source, found);
         if (SEARCH == 2) source = FROM_GATHERED; // a sort gathers everything

@@ -8,18 +8,6 @@
 
 SHARED u64 gathered_weights[STREAM_CAPACITY];
 
-// A count of candidates, and their mass where that is looked for.
-struct Measure {
-    u64 mass;
-    u32 count;
-};
-
-DEVICE Measure block_sum_measure(const Measure &value, bool by_mass) {
-    return block_reduce(value, Measure{0, 0}, [=](const Measure &part) {
-        return Measure{by_mass ? warp_sum_wide(part.mass) : 0, warp_sum(part.count)};
-    });
-}
-
 // Two counts at once.
 struct Counts {
     u32 first, second;

@@ -12,6 +12,8 @@ struct Row {
     u32 gathered_count;
     // Every candidate with a greater key is among the gathered.
     u32 covered_above;
+    // Every candidate with a key from here to there is among the gathered, too.
+    u32 ties_from, ties_to;
     // The row's first candidate, 0 for none; its logit is the maximum.
     u64 first;
     float max;
@@ -91,3 +93,4 @@ DEVICE u32 floor_key(const Row &row) {
 }
 
 DEVICE bool covers(const Row &row, u32 key) { return key > row.covered_above; }
+DEVICE bool covers_ties(const Row &row, u32 key) { return covers(row, key) || (key >= row.ties_from && key <= row.ties_to); }

@@ -24,7 +24,7 @@ DEVICE u32 gather_where(const Row &row, u64 *out, u32 room, Belongs belongs) {
 // The row's first candidate, read from all of it.
 DEVICE u64 first_of_row(const Row &row) {
     u64 first = 0;
-    for_each_wide(row.call, row.args, row.view, [&](u32 id, float y) {
+    for_each(row.call, row.args, row.view, [&](u32 id, float y) {
         u32 key = key_of(y);
         u64 candidate = key > KEY_NEGATIVE_INFINITY ? candidate_of(key, id) : 0;
         first = candidate > first ? candidate : first;
@@ -38,6 +38,22 @@ DEVICE u64 first_of_gathered(const Row &row) {
     for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
         first = row.gathered[i] > first ? row.gathered[i] : first;
     return block_max_candidate(first);
+}
+
+// After stream has missed a row: nothing is gathered, only the first candidate and NaN are looked for.
+DEVICE void scan(Row &row) {
+    u64 first = 0;
+    u32 nan = 0;
+    for_each(row.call, row.args, row.view, [&](u32 id, float y) {
+        nan |= y != y;
+        u32 key = key_of(y);
+        u64 candidate = key > KEY_NEGATIVE_INFINITY ? candidate_of(key, id) : 0;
+        first = candidate > first ? candidate : first;
+    });
+    row.nan = block_max(nan);
+    row.gathered_count = 0;
+    row.covered_above = KEY_INFINITY;
+    set_first(row, block_max_candidate(first));
 }
 
 DEVICE void truncate(Row &row) {

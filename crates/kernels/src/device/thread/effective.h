@@ -125,33 +125,58 @@ DEVICE void for_edges(const RowView &view, const Vectors &vectors, const Part &p
             each(id);
 }
 
+#if STAGE == 7
 // Calls `each(id, y)` for every logit of the row, each on one thread, in no order.
+//
+// One load at a time: registers for more would be spilled, or leave room for fewer threads, which is the dearer where a
+// threshold hits and there are no such passes.
 template <typename Each>
 DEVICE void for_each(const Call &call, const RowArgs &args, const RowView &view, Each each) {
 #pragma unroll 1
     for (u32 id = thread_index(); id < view.vocab; id += thread_count()) each(id, effective(call, args, view, id));
 }
+#else
+// The logits of two vectors as words, of which one is taken by a number that is not known before: by choices, as an array
+// that is indexed at run time would lie in local memory.
+struct Words {
+    u32 words[8];
+};
+DEVICE u32 word_at(const Words &all, u32 at) {
+    u32 a = at & 1 ? all.words[1] : all.words[0], b = at & 1 ? all.words[3] : all.words[2];
+    u32 c = at & 1 ? all.words[5] : all.words[4], d = at & 1 ? all.words[7] : all.words[6];
+    u32 low = at & 2 ? b : a, high = at & 2 ? d : c;
+    return at & 4 ? high : low;
+}
+DEVICE float value_at(const Words &all, u32 at) {
+#if DTYPE == 0
+    return bits_float(word_at(all, at));
+#else
+    return widen((Stored)(word_at(all, at / 2) >> (at % 2 * 16)));
+#endif
+}
 
-// The same for a short `each`: loads are 16 bytes wide where the row's alignment allows, and several are in flight.
+// Calls `each(id, y)` for every logit of the row, each on one thread, in no order. Two loads of 16 bytes are in flight, where
+// the row's alignment allows, and `each` is compiled once: most are long.
 template <typename Each>
-DEVICE void for_each_wide(const Call &call, const RowArgs &args, const RowView &view, Each each) {
-    u32 threads = thread_count();
+DEVICE void for_each(const Call &call, const RowArgs &args, const RowView &view, Each each) {
     Vectors vectors = vectors_of(view);
     const Vector *start = (const Vector *)(view.stored + vectors.head);
 #pragma unroll 1
-    for (u32 at = thread_index(); at < vectors.count; at += VECTORS_IN_FLIGHT * threads) {
-        Vector loaded[VECTORS_IN_FLIGHT];
-#pragma unroll
-        for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++)
-            if (at + i * threads < vectors.count) loaded[i] = start[at + i * threads];
-#pragma unroll
-        for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++) {
-            if (at + i * threads >= vectors.count) break;
-            u32 id = vectors.head + (at + i * threads) * PER_VECTOR;
-#pragma unroll
-            for (u32 lane = 0; lane < PER_VECTOR; lane++)
-                each(id + lane, adjust(call, args, view, id + lane, widen(loaded[i].lanes[lane])));
+    for (u32 at = thread_index(); at < vectors.count; at += 2 * thread_count()) {
+        Vector loaded[2];
+        loaded[0] = start[at];
+        bool has_second = at + thread_count() < vectors.count;
+        loaded[1] = start[has_second ? at + thread_count() : at];
+        Words words;
+        memory_copy(&words, loaded, sizeof words);
+        u32 lanes = has_second ? 2 * PER_VECTOR : PER_VECTOR;
+#pragma unroll 1
+        for (u32 lane = 0; lane < lanes; lane++) {
+            u32 vector = at + lane / PER_VECTOR * thread_count();
+            u32 id = vectors.head + vector * PER_VECTOR + lane % PER_VECTOR;
+            each(id, adjust(call, args, view, id, value_at(words, lane)));
         }
     }
     for_edges(view, vectors, part_of(vectors, 0, 1), [&](u32 id) { each(id, effective(call, args, view, id)); });
 }
+#endif

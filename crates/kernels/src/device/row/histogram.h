@@ -1,0 +1,181 @@
+// Finds where a goal is met in the whole row, by histograms of ranges of keys.
+//
+// A pass counts, and weighs, what lies above a window of keys, and in each of its ranges. It tells in which range the goal is met,
+// or whether above or below the window, which is the next pass's. The first window comes from the sample: it has some twentieth
+// of the row or of its mass, so that few logits are added to shared memory, and most rows take one pass. What of a range fits
+// into shared memory is gathered, and the search ends there. Each pass leaves at most a 512th of the keys, or one side of the
+// window: at most five passes.
+
+// A range of keys.
+struct Window {
+    u32 low, high;
+};
+
+SHARED u32 range_counts[BUCKETS];
+SHARED u64 range_masses[BUCKETS];
+
+// Where the sample has a goal that is met by a share of the row, with room for the sample's error; all of `whole` where the
+// sample says nothing.
+DEVICE Window window_of_sample(const Row &row, const Window &whole, bool by_mass, float share) {
+    SHARED u32 edges[2];
+    Vectors vectors = vectors_of(row.view);
+    u32 least = KEY_INFINITY, greatest = KEY_NEGATIVE_INFINITY;
+    for_sample(row, vectors, [&](float y) {
+        u32 key = key_of(y);
+        if (!is_finite(y)) return;
+        least = key < least ? key : least;
+        greatest = key > greatest ? key : greatest;
+    });
+    least = block_min(least);
+    greatest = block_max(greatest);
+    if (greatest == KEY_NEGATIVE_INFINITY) return whole;
+    // Steps of the sample's span, from the top.
+    const float top = key_value(greatest), step = (top - key_value(least)) / (float)BUCKETS;
+    const float c = LOG2_OF_E / row.args.temperature;
+    for (u32 i = thread_index(); i < BUCKETS; i += thread_count()) range_counts[i] = 0;
+    if (thread_index() == 0) {
+        edges[0] = 0;
+        edges[1] = BUCKETS;
+    }
+    block_sync();
+    for_sample(row, vectors, [&](float y) {
+        if (!is_finite(y)) return;
+        float place = (top - y) / step;
+        u32 at = place < (float)BUCKETS ? (u32)place : BUCKETS - 1;
+        // In units that the whole sample has fewer than 2^32 of.
+        float weight = y == top ? 1.0f : exp2_hint((y - top) * c);
+        atomic_add(&range_counts[place >= 0.0f ? at : 0], by_mass ? (u32)(weight * 65536.0f) : 1u);
+    });
+    block_sync();
+    u32 each = (BUCKETS + thread_count() - 1) / thread_count(), start = thread_index() * each;
+    u32 sum = 0;
+    for (u32 i = start; i < start + each && i < BUCKETS; i++) sum += range_counts[i];
+    u32 before = block_sum_before(sum), all = block_sum(sum);
+    // Six deviations of a share's estimate from 4096 logits, and a few logits.
+    float margin = 6.0f * sqrt_hint(share * (1.0f - share) / (float)SAMPLE_LOGITS) + 4.0f / (float)SAMPLE_LOGITS;
+    float from = (share - margin) * (float)all, to = (share + margin) * (float)all;
+    for (u32 i = start; i < start + each && i < BUCKETS; i++) {
+        float upper = (float)before;
+        before += range_counts[i];
+        float lower = (float)before;
+        if (upper < from && lower >= from) edges[0] = i;
+        if (upper < to && lower >= to) edges[1] = i + 1;
+    }
+    block_sync();
+    Window window = whole;
+    if (edges[0] > 0) window.high = key_of(top - (float)edges[0] * step);
+    if (edges[1] < BUCKETS) window.low = key_of(top - (float)edges[1] * step);
+    bool is_sound = window.low >= whole.low && window.low <= window.high && window.high <= whole.high;
+    return is_sound ? window : whole;
+}
+
+// True when the key is found. Else the goal is met from `low` on among the gathered, which are the candidates of a small range
+// of keys, on top of `found`.
+DEVICE bool histogram_search(Row &row, Goal goal, float share, u32 &low, u32 high, Found &found) {
+    SHARED u32 chosen[2];
+    SHARED u64 chosen_mass;
+    const Row &fixed = row;
+    Window window = Window{low, high};
+    if (row.view.vocab > 2 * SAMPLE_LOGITS) window = window_of_sample(row, window, goal.by_mass, share);
+    for (;;) {
+        u32 shift = 0;
+        while (((u64)(window.high - window.low) >> shift) >= BUCKETS) shift++;
+        block_sync();
+        for (u32 i = thread_index(); i < BUCKETS; i += thread_count()) {
+            range_counts[i] = 0;
+            range_masses[i] = 0;
+        }
+        block_sync();
+        Measure above = Measure{0, 0};
+        // A thread adds up what falls into the same range one after the other: ties would all wait for one word.
+        u32 own = 0, own_count = 0;
+        u64 own_mass = 0;
+        auto flush = [&]() {
+            if (own_count == 0) return;
+            atomic_add(&range_counts[own], own_count);
+            if (goal.by_mass) atomic_add(&range_masses[own], own_mass);
+        };
+        for_each(row.call, row.args, row.view, [&](u32, float y) {
+            u32 key = key_of(y);
+            if (key < window.low || key > high) return;
+            u64 weight = goal.by_mass ? weight_of_key(fixed, key) : 0;
+            if (key > window.high) {
+                above.count += 1;
+                above.mass += weight;
+                return;
+            }
+            u32 bucket = (key - window.low) >> shift;
+            if (bucket != own) {
+                flush();
+                own = bucket;
+                own_count = 0;
+                own_mass = 0;
+            }
+            own_count += 1;
+            own_mass += weight;
+        });
+        flush();
+        block_sync();
+        above = block_sum_measure(above, goal.by_mass);
+        u32 count_above = found.above + above.count;
+        u64 mass_above = found.mass_above + above.mass;
+        if (met(goal, count_above, mass_above)) {
+            low = window.high + 1;
+            window = Window{low, high};
+            continue;
+        }
+        // Buckets from the top, as many to each thread; one thread has the one where the goal is met, if one has it.
+        if (thread_index() == 0) chosen[0] = BUCKETS;
+        u32 each = (BUCKETS + thread_count() - 1) / thread_count();
+        u32 start = thread_index() * each;
+        u32 count = 0;
+        u64 mass = 0;
+        for (u32 i = start; i < start + each && i < BUCKETS; i++) {
+            count += range_counts[BUCKETS - 1 - i];
+            mass += range_masses[BUCKETS - 1 - i];
+        }
+        u32 count_before = count_above + block_sum_before(count);
+        u64 mass_before = mass_above + block_sum_before_wide(mass);
+        if (!met(goal, count_before, mass_before) && met(goal, count_before + count, mass_before + mass)) {
+            u32 i = start;
+            for (;;) {
+                u32 bucket = BUCKETS - 1 - i;
+                if (met(goal, count_before + range_counts[bucket], mass_before + range_masses[bucket])) break;
+                count_before += range_counts[bucket];
+                mass_before += range_masses[bucket];
+                i++;
+            }
+            chosen[0] = BUCKETS - 1 - i;
+            chosen[1] = count_before;
+            chosen_mass = mass_before;
+        }
+        block_sync();
+        u32 bucket = chosen[0];
+        if (bucket == BUCKETS) {
+            found.above = count_above + block_sum(count);
+            found.mass_above = mass_above + block_sum_wide(mass);
+            high = window.low - 1;
+            window = Window{low, high};
+            continue;
+        }
+        found.above = chosen[1];
+        found.mass_above = chosen_mass;
+        u32 held = range_counts[bucket];
+        low = window.low + (bucket << shift);
+        u32 end = low + ((1u << shift) - 1);
+        high = end < window.high ? end : window.high;
+        found.key = low;
+        if (low == high) return true;
+        if (held <= GATHER_CAPACITY) {
+            row.gathered = row.shared;
+            row.gathered_count =
+                gather_where(row, row.shared, GATHER_CAPACITY, [=](u32 key, u32) { return key >= low && key <= high; });
+            row.covered_above = KEY_INFINITY;
+            row.ties_from = low;
+            row.ties_to = high;
+            return false;
+        }
+        window = Window{low, high};
+    }
+}
+
