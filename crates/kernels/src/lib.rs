@@ -1,7 +1,7 @@
 //! The device source of Qrita: one copy for CUDA, HIP and the SIMT shim, embedded as text.
 //!
-//! The files lie by scope of cooperation: `thread` (keys, weights, logarithm, Philox, effective logits), `warp` and
-//! `block` (reductions, pivot search, rank, sort), `row` (the stages). `policy.h` has the constants apart from the
+//! The files lie by scope of cooperation: `thread` (keys, weights, logarithm, Philox, effective logits), `block` (reductions
+//! over warps and blocks, sort), `row` (the stages). `policy.h` has the constants apart from the
 //! algorithm, `portability.h` all that differs between vendors. There is one kernel, `qrita`, which a build specialises by
 //! macros: see [`Specialization`]. What the host needs to know to launch it is here too: [`Call`], [`Workspace`].
 #![forbid(unsafe_code)]

@@ -20,8 +20,8 @@ pub const MOST_CHUNKS: usize = 64;
 
 /// Files in the order in which they are compiled, as one text.
 const FILES: &[(&str, &str)] = &[
-    ("policy.h", include_str!("device/policy.h")),
     ("portability.h", include_str!("device/portability.h")),
+    ("policy.h", include_str!("device/policy.h")),
     ("call.h", include_str!("device/call.h")),
     ("thread/key.h", include_str!("device/thread/key.h")),
     ("thread/weight.h", include_str!("device/thread/weight.h")),

@@ -1,13 +1,13 @@
-// Constants apart from the algorithm. A build defines DTYPE, TRUNCATION, SEARCH, STAGE, ADJUSTED, THREADS, WARP and
-// GATHER_CAPACITY: see `Specialization` in source.rs.
+// Constants apart from the algorithm. A build defines DTYPE, TRUNCATION, SEARCH, STAGE, ADJUSTED, THREADS, WARP and the
+// capacities: see `Specialization` in source.rs.
 
 // Threads that a multiprocessor has at work at least: as many as leave each the registers it needs, so that none is spilled,
 // by what the compiler makes of it for each architecture. The whole algorithm in one kernel needs up to 128 of them, stages 1 to 3
 // without histograms 80, streaming 64 or somewhat more; there more threads hide the memory's latency.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#if ARCHITECTURE >= 1000
 #define CUT_THREADS 512u
 #define STREAM_THREADS (DTYPE == 0 ? 1024u : 512u)
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#elif ARCHITECTURE > 0 && ARCHITECTURE < 900
 #define CUT_THREADS 768u
 #define STREAM_THREADS 768u
 #else

@@ -21,8 +21,11 @@ void simt_sync();
 u64 simt_ballot(bool predicate);
 u64 simt_shuffle(u64 value, u32 lane);
 }
+// Of NVIDIA's devices the compute capability, as 900 for 9.0; 0 of all others.
+#define ARCHITECTURE 0
 #define DEVICE static inline
 #define DEVICE_CALL static
+#define WEIGHT_CALL static
 #define KERNEL extern "C" void
 #define LAUNCH_BOUNDS(threads, blocks)
 #define ARGUMENT(type) const type
@@ -80,6 +83,12 @@ DEVICE double bits_double(u64 bits) { double value; __builtin_memcpy(&value, &bi
 #else
 #define DEVICE_CALL static __device__ __noinline__
 #endif
+// The weight is most of the time of passes that sum it.
+#if STAGE >= 5
+#define WEIGHT_CALL DEVICE
+#else
+#define WEIGHT_CALL DEVICE_CALL
+#endif
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
 #define CONSTANT static __device__ const
@@ -117,6 +126,7 @@ DEVICE u64 double_bits(double value) { return (u64)__double_as_longlong(value); 
 DEVICE double bits_double(u64 bits) { return __longlong_as_double((long long)bits); }
 
 #if defined(__HIP__)
+#define ARCHITECTURE 0
 #define LAUNCH_BOUNDS(threads, blocks) __attribute__((amdgpu_flat_work_group_size(1, threads)))
 #define ARGUMENT(type) const type
 DEVICE u64 warp_ballot(bool predicate) { return __ballot(predicate); }
@@ -125,6 +135,7 @@ DEVICE float half_value(u16 bits) { return (float)__builtin_bit_cast(_Float16, b
 DEVICE float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE float exp2_hint(float a) { return __builtin_amdgcn_exp2f(a); }
 #else
+#define ARCHITECTURE __CUDA_ARCH__
 #define LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 // Read where it lies: a copy would be in local memory.
 #define ARGUMENT(type) const __grid_constant__ type

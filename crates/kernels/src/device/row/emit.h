@@ -70,7 +70,7 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
     if (!row.listed) {
         if (room < boundary.kept) {
             // Only as many as there is room for: up to the boundary of a count.
-            Found found = pivot_search<1>(row, FROM_ROW, Goal{false, room}, KEY_LEAST, candidate_key(row.first));
+            Found found = pivot_search<1>(row, FROM_ROW, Goal{false, room, false}, KEY_LEAST, candidate_key(row.first));
             shown = Boundary{found.key, tied_id(row, FROM_ROW, found.key, room - found.above), room};
         }
         if (shown.kept <= GATHER_CAPACITY) {

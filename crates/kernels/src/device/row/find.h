@@ -152,7 +152,7 @@ DEVICE Found sorted_search(const Row &row, const u64 *sorted, u32 count, Goal go
 
 // Finds where a goal is met, by the plan's search. The source's candidates with keys from `floor` on meet it.
 // A goal that is a share of the row is met near that place of the sample.
-DEVICE Found find(Row &row, int source, Goal goal, float share, u32 floor) {
+DEVICE Found find(Row &row, int source, Goal &goal, float share, u32 floor) {
     u32 max = candidate_key(row.first);
     if (goal.by_mass) {
         // What weighs nothing can not help to meet a need.
@@ -173,10 +173,10 @@ DEVICE Found find(Row &row, int source, Goal goal, float share, u32 floor) {
     Found found = Found{floor, 0, 0};
     if (source == FROM_ROW) {
         if (histogram_search(row, goal, share, floor, max, found)) return found;
-        goal.value -= goal.by_mass ? found.mass_above : found.above;
     } else if (row.gathered_count <= RANK_CAPACITY) {
         return rank_search(row, goal);
     }
-    Found within = pivot_search<3>(row, FROM_GATHERED, goal, floor, max);
+    Goal rest = Goal{goal.by_mass, goal.value - (goal.by_mass ? found.mass_above : found.above), false};
+    Found within = pivot_search<3>(row, FROM_GATHERED, rest, floor, max);
     return Found{within.key, found.above + within.above, found.mass_above + within.mass_above};
 }

@@ -71,7 +71,7 @@ DEVICE Window window_of_sample(const Row &row, const Window &whole, bool by_mass
 
 // True when the key is found. Else the goal is met from `low` on among the gathered, which are the candidates of a small range
 // of keys, on top of `found`.
-DEVICE bool histogram_search(Row &row, Goal goal, float share, u32 &low, u32 high, Found &found) {
+DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 &low, u32 high, Found &found) {
     SHARED u32 chosen[2];
     SHARED u64 chosen_mass;
     const Row &fixed = row;
@@ -87,6 +87,7 @@ DEVICE bool histogram_search(Row &row, Goal goal, float share, u32 &low, u32 hig
         }
         block_sync();
         Measure above = Measure{0, 0};
+        u64 below = 0;
         // A thread adds up what falls into the same range one after the other: ties would all wait for one word.
         u32 own = 0, own_count = 0;
         u64 own_mass = 0;
@@ -97,11 +98,15 @@ DEVICE bool histogram_search(Row &row, Goal goal, float share, u32 &low, u32 hig
         };
         for_each(row.call, row.args, row.view, [&](u32, float y) {
             u32 key = key_of(y);
-            if (key < window.low || key > high) return;
+            if (key < (goal.is_open ? low : window.low) || key > high) return;
             u64 weight = goal.by_mass ? weight_of_key(fixed, key) : 0;
             if (key > window.high) {
                 above.count += 1;
                 above.mass += weight;
+                return;
+            }
+            if (key < window.low) {
+                below += weight;
                 return;
             }
             u32 bucket = (key - window.low) >> shift;
@@ -119,6 +124,15 @@ DEVICE bool histogram_search(Row &row, Goal goal, float share, u32 &low, u32 hig
         above = block_sum_measure(above, goal.by_mass);
         u32 count_above = found.above + above.count;
         u64 mass_above = found.mass_above + above.mass;
+        if (goal.is_open) {
+            u64 mass = below;
+            for (u32 i = thread_index(); i < BUCKETS; i += thread_count()) mass += range_masses[i];
+            mass = above.mass + block_sum_wide(mass);
+            goal = Goal{true, need_of(row.args.top_p, mass), false};
+            // All that weighs anything is in it, unless min-p drops some.
+            row.raw_known = row.args.farthest == 0xFFFFFFFFu;
+            row.raw_mass = mass;
+        }
         if (met(goal, count_above, mass_above)) {
             low = window.high + 1;
             window = Window{low, high};

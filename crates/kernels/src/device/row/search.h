@@ -83,7 +83,6 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
     u32 floor = floor_key(row), k = active_k(row);
     int source = hit ? FROM_GATHERED : FROM_ROW;
     Limit limit = no_limit(floor);
-    u64 need = 0;
     // Top-k, then top-p: one after the other through the same search, which is most of the kernel's code.
 #pragma unroll 1
     for (int filter = 0; filter < 2; filter++) {
@@ -91,24 +90,27 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
         float share;
         if (filter == 0) {
             if (k == 0 || count_from(row, source, floor) < k) continue;
-            goal = Goal{false, k};
+            goal = Goal{false, k, false};
             share = (float)k / (float)row.view.vocab;
         } else {
             top_k_key = limit.prefix.key;
             if (row.args.top_p >= 1.0f) return limit.prefix;
-            u64 universe = limit.is_set && !(row.args.flags & JOINT)
+            // Without top-k's limit histograms find the mass of the row on their way.
+            bool is_open = SEARCH == 3 && source == FROM_ROW && !limit.is_set && row.args.top_p > 0.0f;
+            u64 universe = WEIGHT_ONE;
+            if (!is_open)
+                universe = limit.is_set && !(row.args.flags & JOINT)
                                ? limit.mass_above + limit.weight * tied_in(row, source, limit.prefix)
                                : mass_from(row, floor);
-            need = need_of(row.args.top_p, universe);
-            if (need == 0) return Prefix{max, 0, keeps_all_ties(row) ? ALL : 1, true};
+            goal = Goal{true, need_of(row.args.top_p, universe), is_open};
+            share = (float)goal.value / (float)(row.raw_known ? row.raw_mass : universe);
+            if (goal.value == 0) return Prefix{max, 0, keeps_all_ties(row) ? ALL : 1, true};
             // Top-p's cut is at top-k's value or, with the joint order, below it.
-            if (limit.is_set && limit.mass_above < need)
-                return top_p_prefix(row, Found{limit.prefix.key, limit.prefix.above, limit.mass_above}, limit, need);
-            goal = Goal{true, need};
-            share = (float)need / (float)(row.raw_known ? row.raw_mass : universe);
+            if (limit.is_set && limit.mass_above < goal.value)
+                return top_p_prefix(row, Found{limit.prefix.key, limit.prefix.above, limit.mass_above}, limit, goal.value);
         }
         Found found = find(row, source, goal, share, floor);
-        if (filter == 1) return top_p_prefix(row, found, limit, need);
+        if (filter == 1) return top_p_prefix(row, found, limit, goal.value);
         limit = limit_of(row, source, found);
         if (SEARCH == 2) source = FROM_GATHERED; // a sort gathers everything
         // Top-p looks at what top-k left alone, and so does all that follows.

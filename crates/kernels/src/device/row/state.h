@@ -40,10 +40,12 @@ struct Found {
     u64 mass_above;
 };
 
-// What to reach from the top: a count, or a mass where `by_mass`; at least 1.
+// What to reach from the top: a count, or a mass where `by_mass`; at least 1. Of an open one the value is not known before the
+// first pass has summed the whole mass: it is top-p's share of that.
 struct Goal {
     bool by_mass;
     u64 value;
+    bool is_open;
 };
 DEVICE bool met(Goal goal, u32 count, u64 mass) { return (goal.by_mass ? mass : count) >= goal.value; }
 

@@ -6,7 +6,7 @@
 
 DEVICE u64 wide(u64 a, u64 b) { return (u64)(u32)a * (u32)b; }
 
-DEVICE_CALL u64 weight_of(u32 magnitude) {
+WEIGHT_CALL u64 weight_of(u32 magnitude) {
     if (magnitude > LAST_DISTANCE_BITS) return 0;
     u32 exponent = magnitude >> 23;
     u64 significand = (magnitude & 0x007FFFFFu) | 0x00800000u;
