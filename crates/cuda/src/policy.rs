@@ -13,7 +13,7 @@ pub struct LaunchShape {
     pub threads: u32,
     /// Blocks that share a row until its cut is known. 0: one kernel does everything, with one block for a row.
     pub chunks: u32,
-    /// Blocks that share a row while it is masked; as many in one kernel as above.
+    /// Blocks that share a row while it is masked. 0 where `chunks` is.
     pub mask_chunks: u32,
 }
 
@@ -22,7 +22,7 @@ impl LaunchShape {
         LaunchShape { threads, chunks: 0, mask_chunks: 0 }
     }
 
-    /// How a streamed launch is divided, if it is one.
+    /// How a launch of two kernels is divided, if it is one.
     pub(crate) fn split(self) -> Option<Split> {
         let LaunchShape { threads, chunks, mask_chunks } = self;
         (chunks > 0).then_some(Split { threads, chunks, mask_chunks })

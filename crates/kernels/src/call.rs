@@ -48,11 +48,11 @@ pub struct Call {
     pub gathered: u64,
     pub gathered_stride: u64,
 
-    /// Scratch memory: `scratch_stride` bytes a block, as [`scratch_bytes`](crate::scratch_bytes) tells.
+    /// Scratch memory: `scratch_stride` bytes a block, as [`Workspace`](crate::Workspace) lays it out.
     pub scratch: u64,
     pub scratch_stride: u64,
 
-    /// Of a streamed launch, as [`Workspace`](crate::Workspace) lays them out: one slot a row, which the first kernel writes
+    /// Of a launch in two kernels, as [`Workspace`](crate::Workspace) lays them out: one slot a row, which the first kernel writes
     /// for the second; counts of arrived blocks, zero between launches; what the blocks that share a row have gathered.
     pub slots: u64,
     pub arrivals: u64,

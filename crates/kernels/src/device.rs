@@ -23,7 +23,8 @@ pub trait Device {
     /// Threads of a block that suit rows of `vocab` logits: a multiple of the warp, at most 1024.
     fn threads(&self, vocab: usize, autotune: bool) -> u32;
 
-    /// The most blocks that a launch should have; each block takes rows until none is left.
+    /// The most blocks that a launch of one kernel should have, or one that needs scratch memory; each takes rows until none is
+    /// left.
     fn blocks(&self) -> u32;
 
     /// How a launch for `rows` of `vocab` logits is divided into two kernels; `None` if one is faster.

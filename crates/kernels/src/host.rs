@@ -275,7 +275,11 @@ pub struct Launch {
 /// kernel. One that is not [streamed](is_streamed) has at most `most_blocks`, which share scratch memory.
 pub fn split_launches(whole: &Specialization, split: Split, most_blocks: u32, call: &Call) -> [Launch; 2] {
     let call = Call {
-        chunks: if call.rows as usize > SPLIT_ROWS { 1 } else { split.chunks.clamp(1, MOST_CHUNKS as u32) },
+        chunks: if call.rows as usize > SPLIT_ROWS {
+            1
+        } else {
+            split.chunks.clamp(1, split.threads.min(MOST_CHUNKS as u32))
+        },
         // A mass over the whole row is read by one block, and must be before another masks.
         mask_chunks: if call.mask == 0 || call.raw_logprob != 0 { 1 } else { split.mask_chunks.max(1) },
         ..*call

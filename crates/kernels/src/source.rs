@@ -12,7 +12,7 @@ pub(crate) const GATHER_CAPACITY: usize = 4096;
 /// Candidates that a block gathers as it streams, beside their weights.
 pub(crate) const STREAM_CAPACITY: usize = 2048;
 
-/// Tokens that stream hands to finish at most; a row that keeps more is run whole.
+/// Tokens that the first of two kernels lists for the second at most.
 pub(crate) const KEPT_CAPACITY: usize = 1024;
 
 /// Blocks that share a row at most.

@@ -10,7 +10,8 @@ use crate::source::{KEPT_CAPACITY, MOST_CHUNKS, STREAM_CAPACITY, is_streamed, sc
 pub struct Split {
     /// Threads of a block of the first kernel: a multiple of the warp, at most 1024.
     pub threads: u32,
-    /// Blocks that share a row while it streams, if the plan is [streamed](is_streamed): at most [`MOST_CHUNKS`], and 1 for batches of more than [`SPLIT_ROWS`] rows.
+    /// Blocks that share a row while it streams, if the plan is [streamed](is_streamed): at most [`MOST_CHUNKS`]
+    /// and `threads`, and 1 for batches of more than [`SPLIT_ROWS`] rows.
     pub chunks: u32,
     /// Blocks that share a row while it is masked, at least 1.
     pub mask_chunks: u32,

@@ -43,6 +43,7 @@ macro_rules! suite {
                 large_mean
                 finite_in_one_block
                 heavy_top_token
+                top_p_at_extreme_temperatures
                 parameters_out_of_range
                 strides_and_padding
                 alignment_and_odd_vocab

@@ -58,7 +58,7 @@ struct Call {
     u64 *scratch;
     u64 scratch_stride;
 
-    // Of a launch in two kernels, stream and finish: see row/stream.h.
+    // Of a launch in two kernels: see row/stream.h and row/slot.h.
     struct Slot *slots;
     struct Arrivals *arrivals;
     struct SplitRow *split_rows;

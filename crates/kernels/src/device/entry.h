@@ -89,7 +89,6 @@ DEVICE void run_row(Row &row, u32 part) {
     stream(row, part);
 #elif STAGE == 7
     Boundary boundary = boundary_of(row);
-    // Of no token that is kept there is nothing to list.
     leave(row, boundary, row.listed && boundary.kept <= KEPT_CAPACITY ? SLOT_LISTED : SLOT_CUT);
 #else
     set_first(row, stage->kept ? candidate_of(stage->max, 0) : 0);
@@ -116,7 +115,7 @@ KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(Call) c
         u32 at = (u32)(item / PARTS), part = (u32)(item % PARTS);
         const RowArgs &args = call.row_args ? call.row_args[at] : call.args;
         RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
-        Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 1, 0, 0, 0.0f, 0, false, false, 0};
+        Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 1, 0, 0, 0.0f, 0, 0, false, false, 0};
         block_sync();
         run_row(row, part);
     }

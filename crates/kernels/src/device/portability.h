@@ -42,16 +42,12 @@ DEVICE u64 warp_ballot(bool predicate) { return simt_ballot(predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return simt_shuffle(value, lane); }
 DEVICE u32 atomic_add(u32 *at, u32 value) { u32 old = *at; *at = old + value; return old; }
 DEVICE u64 atomic_add(u64 *at, u64 value) { u64 old = *at; *at = old + value; return old; }
-DEVICE void atomic_max(u32 *at, u32 value) { if (value > *at) *at = value; }
-DEVICE void atomic_min(u32 *at, u32 value) { if (value < *at) *at = value; }
-DEVICE void atomic_or(u32 *at, u32 value) { *at |= value; }
 // Blocks run one after the other.
 DEVICE void fence() {}
 DEVICE u64 load_fresh(const u64 *at) { return *at; }
 DEVICE u32 load_fresh(const u32 *at) { return *at; }
 DEVICE u64 multiply_high(u64 a, u64 b) { return (u64)(((unsigned __int128)a * b) >> 64); }
 DEVICE u32 leading_zeros(u64 value) { return (u32)__builtin_clzll(value); }
-DEVICE u32 count_ones(u64 value) { return (u32)__builtin_popcountll(value); }
 DEVICE u32 trailing_zeros(u64 value) { return (u32)__builtin_ctzll(value); }
 DEVICE float add_rn(float a, float b) { return a + b; }
 DEVICE float sub_rn(float a, float b) { return a - b; }
@@ -76,8 +72,8 @@ DEVICE double bits_double(u64 bits) { double value; __builtin_memcpy(&value, &bi
 #else
 
 #define DEVICE static __device__ __forceinline__
-// For what many places call: inlined everywhere it would be most of the kernel. Streaming calls it from few, and has no
-// registers to save for a call.
+// For what many places call: inlined everywhere it would be most of the kernel. Streaming and the cut call it from few, and
+// have no registers to save for a call.
 #if STAGE == 5 || STAGE == 7
 #define DEVICE_CALL DEVICE
 #else
@@ -101,9 +97,6 @@ DEVICE u32 block_count() { return gridDim.x; }
 DEVICE void block_sync() { __syncthreads(); }
 DEVICE u32 atomic_add(u32 *at, u32 value) { return atomicAdd(at, value); }
 DEVICE u64 atomic_add(u64 *at, u64 value) { return atomicAdd(at, value); }
-DEVICE void atomic_max(u32 *at, u32 value) { atomicMax(at, value); }
-DEVICE void atomic_min(u32 *at, u32 value) { atomicMin(at, value); }
-DEVICE void atomic_or(u32 *at, u32 value) { atomicOr(at, value); }
 // What a thread wrote before it, other blocks see before what it writes after it.
 DEVICE void fence() { __threadfence(); }
 // What other blocks wrote, past the cache of this multiprocessor.
@@ -111,7 +104,6 @@ DEVICE u64 load_fresh(const u64 *at) { return *(const volatile u64 *)at; }
 DEVICE u32 load_fresh(const u32 *at) { return *(const volatile u32 *)at; }
 DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
 DEVICE u32 leading_zeros(u64 value) { return (u32)__clzll((long long)value); }
-DEVICE u32 count_ones(u64 value) { return (u32)__popcll(value); }
 DEVICE u32 trailing_zeros(u64 value) { return (u32)__ffsll((long long)value) - 1; }
 // The compiler contracts none of these into a multiply-add.
 DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }

@@ -8,7 +8,7 @@ use qrita_core::{Backend, Dtype, Input, Logits, LogitsMut, Order, Outputs, Param
 
 use super::harness::{Buffers, Suite, Wanted};
 use crate::batch::{Batch, OwnedBitmask, Stored};
-use crate::oracle::OracleBackend;
+use crate::oracle::{self, OracleBackend};
 use crate::rows::{self, Random, RowKind};
 
 fn ln(probabilities: &[f32]) -> Vec<f32> {
@@ -261,6 +261,35 @@ pub fn finite_in_one_block<B: Backend>(make: impl Fn() -> B) {
 pub fn heavy_top_token<B: Backend>(make: impl Fn() -> B) {
     let batch = Batch::new(&[[5.0, 1.0, 1.0, 0.5, 0.5]]).with(|params| params.top_k = vec![3]);
     Suite::new(make).check_keeps(&batch, &[ids(0..3)]);
+}
+
+/// Top-p where a distance overflows that is small, and where 1/T does: sums in floating point are of no use there.
+pub fn top_p_at_extreme_temperatures<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    // The maximum is where a sample of evenly spread runs does not look; the others are spread over the row.
+    let row = |most: f32, many: [(usize, f32); 2], rest: f32| {
+        let mut row = vec![rest; 128_256];
+        let mut id = 0;
+        for (count, value) in many {
+            for _ in 0..count {
+                id = (id + 50_021) % row.len();
+                row[id] = value;
+            }
+        }
+        row[100] = most;
+        row
+    };
+    let cases = [
+        (3e38, row(2e38, [(1100, 1e38), (400, -2e38)], f32::MIN), 881),
+        (1e-39, row(2e-39, [(1100, 1e-39), (0, 0.0)], 0.0), 102_226),
+    ];
+    for (temperature, row, kept) in cases {
+        let batch =
+            Batch::new(&[row]).with(|params| (params.temperature, params.top_p) = (vec![temperature], vec![0.8]));
+        let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
+        assert_eq!(answers[0].kept, kept);
+        suite.check_plans(&batch, &[Plan::default()]);
+    }
 }
 
 /// Padding between the rows, and padding of the vocabulary (vllm#42684, mlx-vlm#1917).

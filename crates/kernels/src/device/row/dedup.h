@@ -1,10 +1,55 @@
 // Stage 3, dedup: the last token that a prefix keeps (paper, duplication handling).
 
+// The id of the `quota`-th logit of the row with this key, which one has: from the row's start on, tile by tile, as far as it
+// takes, for ties are often many and their quota small.
+DEVICE u32 tied_id_in_row(const Row &row, u32 key, u32 quota) {
+    const u32 items = 8;
+    SHARED u32 found;
+    u32 before = 0, last = 0;
+    for (u32 tile = 0; tile < row.view.vocab; tile += items * thread_count()) {
+        // Neighbouring ids to neighbouring threads; each item of the tile is a slice of it.
+        u32 mine = 0, count = 0;
+        float loaded[items];
+#pragma unroll
+        for (u32 i = 0; i < items; i++) {
+            u32 id = tile + i * thread_count() + thread_index();
+            loaded[i] = id < row.view.vocab ? effective(row.call, row.args, row.view, id) : bits_float(0xFF800000u);
+        }
+#pragma unroll
+        for (u32 i = 0; i < items; i++) {
+            bool is_tied = key_of(loaded[i]) == key;
+            mine |= (u32)is_tied << i;
+            count += is_tied;
+        }
+        u32 in_tile = block_sum(count);
+        if (before + in_tile < quota) {
+            before += in_tile;
+            continue;
+        }
+        // In the tile: slice by slice.
+#pragma unroll 1
+        for (u32 i = 0; i < items; i++) {
+            u32 is_tied = mine >> i & 1;
+            u32 rank = before + block_sum_before(is_tied);
+            if (is_tied && rank + 1 == quota) found = tile + i * thread_count() + thread_index();
+            u32 in_slice = block_sum(is_tied);
+            if (before + in_slice >= quota) {
+                last = found;
+                block_sync();
+                return last;
+            }
+            before += in_slice;
+        }
+    }
+    // Fewer than the quota: the last of them.
+    return locate_in_row(row, before - 1, [=](u32, u32 other) { return (u64)(other == key); });
+}
+
 // The id of the `quota`-th candidate with this key; the last one's where there are fewer.
 DEVICE u32 tied_id(const Row &row, int source, u32 key, u32 quota) {
     if (source == FROM_GATHERED)
         return locate_in_gathered(row, quota - 1, [=](u64 candidate) { return (u64)(candidate_key(candidate) == key); });
-    return locate_in_row(row, quota - 1, [=](u32, u32 other) { return (u64)(other == key); });
+    return tied_id_in_row(row, key, quota);
 }
 
 DEVICE Boundary dedup(Row &row, const Prefix &prefix) {

@@ -28,6 +28,15 @@ DEVICE u32 rank_of(const Row &row, u64 token) {
     return count_row(row, [=](u32 id, u32 key) { return candidate_of(key, id) > token; });
 }
 
+// The key of a token that is kept. Of a listed one it is not read from the row: other blocks may be masking that.
+DEVICE u32 key_of_kept(const Row &row, u32 id) {
+    if (!row.listed) return key_of(effective(row.call, row.args, row.view, id));
+    u32 key = 0;
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
+        if (candidate_id(row.gathered[i]) == id) key = candidate_key(row.gathered[i]);
+    return block_max(key);
+}
+
 DEVICE void draw(Row &row, const Boundary &boundary, u64 mass) {
     const Call &call = row.call;
     u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream), mass);
@@ -41,7 +50,7 @@ DEVICE void draw(Row &row, const Boundary &boundary, u64 mass) {
         id = locate_in_row(row, target, [&](u32 id, u32 key) {
             return keeps(boundary, candidate_of(key, id)) ? weight_of_key(fixed, key) : 0;
         });
-    u32 key = key_of(effective(call, row.args, row.view, id));
+    u32 key = key_of_kept(row, id);
     u32 distance = distance_bits(key_value(key), row.max, row.args.temperature);
     u32 rank = call.rank ? rank_of(row, candidate_of(key, id)) : 0;
     u64 raw = call.raw_logprob ? mass_from(row, KEY_LEAST) : 0;
@@ -166,9 +175,11 @@ DEVICE u32 bits_as_stored(const Row &row, u64 candidate) {
 // Reads a part of the row and stores what is left of it: whole vectors where something in them goes.
 DEVICE void mask_unlisted(const Row &row, const Boundary &boundary, const Vectors &vectors, const Part &part) {
     Stored *stored = row.view.stored;
-    auto goes = [&](u32 id, Stored y) {
-        float adjusted = adjust(row.call, row.args, row.view, id, widen(y));
-        return !keeps(boundary, candidate_of(key_of(adjusted), id));
+    const float last = key_value(boundary.key);
+    // As `keeps`, of a logit: NaN goes, too.
+    auto goes = [&](u32 id, Stored stored_y) {
+        float y = adjust(row.call, row.args, row.view, id, widen(stored_y));
+        return !(y > last) && !(y == last && id <= boundary.id);
     };
 #pragma unroll 2
     for (u32 at = part.from + thread_index(); at < part.to; at += thread_count()) {

@@ -22,6 +22,34 @@ DEVICE Flight load_flight(const Row &row, const Vectors &vectors, u32 at, u32 to
     return flight;
 }
 
+// Calls `each(id, four)` for every four logits of the row, each on one thread, ids ascending, and `one(id, y)` for those of no
+// vector: for passes that look at four at once. Without adjustments alone; with them all go to `one`.
+template <typename Each, typename One>
+DEVICE void for_fours(const Row &row, Each each, One one) {
+    Vectors vectors = vectors_of(row.view);
+    if (ADJUSTED) {
+#pragma unroll 1
+        for (u32 id = thread_index(); id < row.view.vocab; id += thread_count())
+            one(id, effective(row.call, row.args, row.view, id));
+        return;
+    }
+#pragma unroll 1
+    for (u32 at = thread_index(); at < vectors.count; at += 2 * thread_count()) {
+        Vector first = load_vector(row.view, vectors, at);
+        bool has_second = at + thread_count() < vectors.count;
+        Vector second = load_vector(row.view, vectors, has_second ? at + thread_count() : at);
+        u32 id = vectors.head + at * PER_VECTOR;
+#pragma unroll
+        for (u32 lane = 0; lane < PER_VECTOR; lane += 4) each(id + lane, widen_four(first, lane));
+        if (!has_second) break;
+        id += thread_count() * PER_VECTOR;
+#pragma unroll
+        for (u32 lane = 0; lane < PER_VECTOR; lane += 4) each(id + lane, widen_four(second, lane));
+    }
+    for_edges(row.view, vectors, part_of(vectors, 0, 1),
+              [&](u32 id) { one(id, effective(row.call, row.args, row.view, id)); });
+}
+
 // Where the sum over the rest refers to.
 struct Reference {
     float greatest, c;

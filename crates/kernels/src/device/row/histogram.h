@@ -181,12 +181,7 @@ DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 &low, u32 hi
         found.key = low;
         if (low == high) return true;
         if (held <= GATHER_CAPACITY) {
-            row.gathered = row.shared;
-            row.gathered_count =
-                gather_where(row, row.shared, GATHER_CAPACITY, [=](u32 key, u32) { return key >= low && key <= high; });
-            row.covered_above = KEY_INFINITY;
-            row.ties_from = low;
-            row.ties_to = high;
+            gather_range(row, low, high);
             return false;
         }
         window = Window{low, high};

@@ -41,6 +41,7 @@ DEVICE u32 count_gathered(const Row &row, Belongs belongs) {
 }
 
 DEVICE u32 count_from(const Row &row, int source, u32 low) {
+    if (source == FROM_ROW && low == KEY_LEAST && row.candidates != 0) return row.candidates;
     if (source == FROM_GATHERED)
         return count_gathered(row, [=](u64 candidate) { return candidate_key(candidate) >= low; });
     return count_row(row, [=](u32, u32 key) { return key >= low; });

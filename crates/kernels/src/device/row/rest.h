@@ -1,10 +1,13 @@
 // The mass of the logits that are not gathered, from a floating-point sum, with a bound of its error.
 //
+// The bound is for temperatures between 1e-30 and 1e37. Above, y − M can overflow where D is small, and the contract's weight
+// is 0 of a logit that weighs; below, c does.
+//
 // Let D = (M − y)/T be the distance of a logit, exactly, R the sample's greatest logit, G = (M − R)/T ≥ 0, u = 2^-24. The
 // term summed is 2^x with x = (y − R)·c, c = log2(e)/T: a subtraction, a product, and a division and a constant in c, each
 // rounded, make a relative error of 4u in x, and of 4u·D in the term, as R − y ≤ M − y. The factor that brings the sum from R to
 // M errs by 4u·G in the same way. The weight of the contract errs by 2u·D in its own d. A weight is 0 from D = 29.2 on: up
-// to there 6u·D ≤ 176u. The hardware's exponential errs by 2^-22 a time; 32 terms at most are added in floats, all
+// to there 6u·D ≤ 176u. The hardware's exponential errs by 2^-22 a time; at most 32 terms are added in floats, all
 // else in doubles: 32u. Together below 2^-16 + G·2^-21. A weight is rounded to a unit, and a term beyond the last weight is less than
 // a unit: 2 units a logit.
 
@@ -17,6 +20,7 @@ struct Rest {
 };
 
 DEVICE Rest bound_rest(const Row &row, double sum, float greatest) {
+    if (!(row.args.temperature > 1e-30f && row.args.temperature < 1e37f)) return Rest{0, 0, false};
     float c = div_rn(LOG2_OF_E, row.args.temperature);
     float below = sub_rn(greatest, row.max);
     double g = -(double)below / (double)row.args.temperature;

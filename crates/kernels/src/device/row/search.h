@@ -96,7 +96,8 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
             top_k_key = limit.prefix.key;
             if (row.args.top_p >= 1.0f) return limit.prefix;
             // Without top-k's limit histograms find the mass of the row on their way.
-            bool is_open = SEARCH == 3 && source == FROM_ROW && !limit.is_set && row.args.top_p > 0.0f;
+            bool is_open =
+                SEARCH == 3 && source == FROM_ROW && !limit.is_set && !row.raw_known && row.args.top_p > 0.0f;
             u64 universe = WEIGHT_ONE;
             if (!is_open)
                 universe = limit.is_set && !(row.args.flags & JOINT)

@@ -2,8 +2,8 @@
 //
 // The paper's pivot search, on whole candidates: key and id as one integer, no two of which are equal, so that ties are
 // never a case of their own. Pivots divide the interval that holds the cut until no more candidates are in it than a warp has lanes;
-// then each lane takes one and counts, or weighs, what precedes it: exactly one lane has the cut. The search ends after at
-// most 32 passes, as each divides a span of 64 bits; on the logits of a model it takes 3 to 6. A pass over n candidates
+// then each lane takes one and counts, or weighs, what precedes it: exactly one lane has the cut. As a pass divides a span of 64
+// bits by four, or by two for a mass, there are at most 32, or 64; on the logits of a model 3 to 6. A pass over n candidates
 // costs n/threads steps and two barriers.
 
 SHARED u64 gathered_weights[STREAM_CAPACITY];

@@ -18,6 +18,8 @@ struct Row {
     u64 first;
     float max;
     u32 nan;
+    // How many candidates the row has, where that is known: not 0.
+    u32 candidates;
     // Whether the gathered have all that the boundary keeps, from stage 3 on.
     bool listed;
     bool raw_known;

@@ -102,16 +102,17 @@ DEVICE void stream(Row &row, u32 chunk) {
     Part part = part_of(vectors, chunk, call.chunks);
     // The first loads do not wait for the threshold.
     Flight flight = load_flight(row, vectors, part.from + thread_index(), ADJUSTED ? part.from : part.to);
-    Threshold threshold = Threshold{bits_float(0xFF800000u), 0.0f};
+    Threshold threshold = Threshold{bits_float(0xFF800000u), 0.0f, false};
     if (is_bounded) threshold = order_statistic(row, vectors);
     bool takes_all = key_of(threshold.value) == KEY_NEGATIVE_INFINITY;
-    // All candidates of a wide row are too many; of all of a narrow one, no rest is left to be summed.
-    if (takes_all && (!is_bounded || row.view.vocab > STREAM_CAPACITY)) {
+    // All candidates of a wide row are too many, unless a bitmask leaves few.
+    if (takes_all && (!is_bounded || (row.view.vocab > STREAM_CAPACITY && !threshold.is_sparse))) {
         if (chunk == 0 && thread_index() == 0) slot->state = SLOT_MISSED;
         return;
     }
     if (thread_index() == 0) count = 0;
     block_sync();
+    // Where all are gathered, no rest is left to be summed.
     with_rest &= !takes_all;
     Reference reference = Reference{threshold.greatest, with_rest ? div_rn(LOG2_OF_E, args.temperature) : 0.0f};
     Seen seen = with_rest ? gather_part<true>(row, vectors, part, flight, threshold.value, reference, &count)

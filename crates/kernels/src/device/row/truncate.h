@@ -21,6 +21,38 @@ DEVICE u32 gather_where(const Row &row, u64 *out, u32 room, Belongs belongs) {
     return count;
 }
 
+// Gathers the candidates of a range of keys into shared memory, which has room for them.
+DEVICE void gather_range(Row &row, u32 low, u32 high) {
+    SHARED u32 count;
+    // One key too many may equal an end of the range: the one that −0 would have.
+    const float from = key_value(low), to = key_value(high);
+    block_sync();
+    if (thread_index() == 0) count = 0;
+    block_sync();
+    auto one = [&](u32 id, float y) {
+        u32 key = key_of(y);
+        if (key >= low && key <= high) row.shared[atomic_add(&count, 1u)] = candidate_of(key, id);
+    };
+    for_fours(
+        row,
+        [&](u32 id, const Four &y) {
+            bool has_any = (y.a >= from && y.a <= to) || (y.b >= from && y.b <= to) || (y.c >= from && y.c <= to) ||
+                           (y.d >= from && y.d <= to);
+            if (!has_any) return;
+            one(id, y.a);
+            one(id + 1, y.b);
+            one(id + 2, y.c);
+            one(id + 3, y.d);
+        },
+        one);
+    block_sync();
+    row.gathered = row.shared;
+    row.gathered_count = count;
+    row.covered_above = KEY_INFINITY;
+    row.ties_from = low;
+    row.ties_to = high;
+}
+
 // The row's first candidate, read from all of it.
 DEVICE u64 first_of_row(const Row &row) {
     u64 first = 0;
@@ -40,20 +72,40 @@ DEVICE u64 first_of_gathered(const Row &row) {
     return block_max_candidate(first);
 }
 
-// After stream has missed a row: nothing is gathered, only the first candidate and NaN are looked for.
+// After stream has missed a row: nothing is gathered, only the first candidate, NaN and the number of candidates are looked
+// for. A thread's ids ascend within four and from edge to edge, but not from vectors to edges: equal maxima go by id.
 DEVICE void scan(Row &row) {
-    u64 first = 0;
-    u32 nan = 0;
-    for_each(row.call, row.args, row.view, [&](u32 id, float y) {
+    const float none = bits_float(0xFF800000u);
+    float best = none;
+    u32 at = 0xFFFFFFFFu, nan = 0, count = 0;
+    auto one = [&](u32 id, float y) {
         nan |= y != y;
-        u32 key = key_of(y);
-        u64 candidate = key > KEY_NEGATIVE_INFINITY ? candidate_of(key, id) : 0;
-        first = candidate > first ? candidate : first;
-    });
+        count += y > none;
+        if (y > best || (y == best && id < at)) {
+            best = y;
+            at = id;
+        }
+    };
+    for_fours(
+        row,
+        [&](u32 id, const Four &y) {
+            float most = max_or_nan(max_or_nan(y.a, y.b), max_or_nan(y.c, y.d));
+            count += (y.a > none) + (y.b > none) + (y.c > none) + (y.d > none);
+            // The comparison fails for NaN.
+            if (most <= best) return;
+            u32 counted = count;
+            one(id, y.a);
+            one(id + 1, y.b);
+            one(id + 2, y.c);
+            one(id + 3, y.d);
+            count = counted;
+        },
+        one);
     row.nan = block_max(nan);
     row.gathered_count = 0;
     row.covered_above = KEY_INFINITY;
-    set_first(row, block_max_candidate(first));
+    row.candidates = block_sum(count);
+    set_first(row, block_max_candidate(best > none ? candidate_of(key_of(best), at) : 0));
 }
 
 DEVICE void truncate(Row &row) {
