@@ -21,4 +21,4 @@ pub use row_args::row_args;
 pub use source::{
     ENTRY, MOST_CHUNKS, Specialization, Stage, capacities, is_streamed, search_index, source, truncation_index,
 };
-pub use workspace::{SPLIT_ROWS, Split, Workspace};
+pub use workspace::{SLOT_BYTES, SPLIT_ROWS, Split, Workspace};

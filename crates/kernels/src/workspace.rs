@@ -20,8 +20,11 @@ pub struct Split {
 /// Batches of more rows fill a device with one block a row.
 pub const SPLIT_ROWS: usize = 512;
 
-/// `Slot`, `Arrivals` and `SplitRow` of `device/call.h`, in bytes.
-const SLOT_BYTES: usize = 32 + KEPT_CAPACITY * size_of::<u64>();
+/// The bytes of a row's slot, `Slot` of `device/call.h`. Its first word is 0 where the first of two kernels left the row to the
+/// second.
+pub const SLOT_BYTES: usize = 32 + KEPT_CAPACITY * size_of::<u64>();
+
+/// `Arrivals` and `SplitRow`, in bytes.
 const ARRIVALS_BYTES: usize = 8;
 const SPLIT_ROW_BYTES: usize = 2 * (MOST_CHUNKS + STREAM_CAPACITY) * size_of::<u64>();
 

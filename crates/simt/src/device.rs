@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qrita_core::{Error, Plan};
-use qrita_kernels::{Call, Device, Specialization, Split, search_index, truncation_index};
+use qrita_kernels::{Call, Device, SLOT_BYTES, Specialization, Split, Stage, search_index, truncation_index};
 
 use crate::grid::{Grid, Kernel, Switches};
 use crate::memory::{Heap, SimtMemory};
@@ -40,6 +40,8 @@ pub struct SimtDevice {
     seed: u64,
     launches: AtomicU64,
     switches: AtomicU64,
+    streamed: AtomicU64,
+    missed: AtomicU64,
     heap: Arc<Mutex<Heap>>,
 }
 
@@ -58,6 +60,8 @@ impl SimtDevice {
             seed,
             launches: AtomicU64::new(0),
             switches: AtomicU64::new(0),
+            streamed: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
             heap: Arc::default(),
         }
     }
@@ -70,6 +74,27 @@ impl SimtDevice {
     /// How many launches there were.
     pub fn launches(&self) -> u64 {
         self.launches.load(Ordering::Relaxed)
+    }
+
+    /// How many rows were streamed, and how many of them were left to be run whole.
+    pub fn streamed_and_missed(&self) -> (u64, u64) {
+        (self.streamed.load(Ordering::Relaxed), self.missed.load(Ordering::Relaxed))
+    }
+
+    /// Looks into the slots that a streaming launch has left.
+    ///
+    /// # Safety
+    /// The call's slots are memory of this device, and the launch is over.
+    unsafe fn count_missed(&self, call: &Call) {
+        let slots = std::ptr::with_exposed_provenance::<u8>(call.slots as usize);
+        let is_missed = |row: usize| {
+            // SAFETY: there is a slot for each row, which starts with a word that was written.
+            let state = unsafe { slots.add(row * SLOT_BYTES).cast::<u32>().read() };
+            state == 0
+        };
+        let missed = (0..call.rows as usize).filter(|&row| is_missed(row)).count();
+        self.streamed.fetch_add(call.rows.into(), Ordering::Relaxed);
+        self.missed.fetch_add(missed as u64, Ordering::Relaxed);
     }
 
     fn error(message: String) -> Error {
@@ -153,6 +178,10 @@ impl Device for SimtDevice {
         let report = unsafe { Grid { warp, threads, blocks, seed, limit }.run(kernel, call, &switches) }
             .map_err(|fault| Self::error(format!("{fault} (launch {launch} of seed {})", self.seed)))?;
         self.switches.fetch_add(report.switches, Ordering::Relaxed);
+        if stage == Stage::Stream {
+            // SAFETY: as above, and it is over.
+            unsafe { self.count_missed(call) };
+        }
         self.check()
     }
 }

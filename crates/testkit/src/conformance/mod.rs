@@ -131,6 +131,6 @@ mod tests {
             assert!(listed.lines().any(|line| line.trim() == name), "{name} is not listed");
             count += 1;
         }
-        assert_eq!(count, 50);
+        assert_eq!(count, 51);
     }
 }
