@@ -33,6 +33,7 @@ use crate::{NAME, policy};
 /// let sampler = CudaSampler::new(&context, Dtype::Bf16, Plan::default(), false)?;
 /// let (rows, vocab) = (32, 128_256);
 /// let bytes = sampler.workspace_bytes(rows, vocab);
+/// // The workspace is zeroed once, when it is allocated.
 /// let Engine { logits, token, workspace, stream } = engine_with_workspace_of(bytes);
 ///
 /// let args = sampler.row_args(&Params::default().top_k(50).top_p(0.9).seed(7), 0, vocab)?;
@@ -162,7 +163,8 @@ pub struct DeviceCandidates {
 
 /// Memory that launches work in, aligned to 16 bytes, of one launch at a time.
 ///
-/// Zero it, or its first [`CudaSampler::zeroed_bytes`], once before the first launch; launches of any shape leave those zero.
+/// Zero it, or its first [`CudaSampler::zeroed_bytes`], once before the first launch: launches of any sampler and shape leave
+/// those zero. Where they are not, rows that several blocks share are never finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct DeviceWorkspace {
@@ -286,7 +288,7 @@ impl CudaSampler {
     /// failure of the device's; in all of them nothing is launched.
     ///
     /// # Safety
-    /// Until the launch is done: every address is one of this device's memory with as many elements as its
+    /// The workspace was zeroed as [`DeviceWorkspace`] says. Until the launch is done: every address is one of this device's memory with as many elements as its
     /// documentation says, the outputs, the workspace and (to be masked) the logits are nobody else's, and the stream
     /// lives. [`RowArgs`] in device memory are made by [`row_args`](CudaSampler::row_args) for this `vocab`, and
     /// adjustments are as [`Adjustments`] asks.

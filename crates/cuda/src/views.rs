@@ -53,7 +53,7 @@ impl CudaSampler {
     /// sampler's.
     ///
     /// # Safety
-    /// What [`LaunchParams`] has the address of is as [`launch`](CudaSampler::launch) asks. All else is checked.
+    /// The workspace was zeroed as [`DeviceWorkspace`] says, and what [`LaunchParams`] has the address of is as [`launch`](CudaSampler::launch) asks. All else is checked.
     pub unsafe fn run<T: Logit>(
         &self,
         stream: &CudaStream,

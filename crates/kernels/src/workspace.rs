@@ -30,8 +30,8 @@ const SPLIT_ROW_BYTES: usize = 2 * (MOST_CHUNKS + STREAM_CAPACITY) * size_of::<u
 
 /// The layout of a launch's workspace: parts one behind the other, each aligned to 16 bytes.
 ///
-/// The counts of arrived blocks come first, at the same place in every layout of a plan, so that launches of any shape can
-/// share memory: they are the only part that must be zero before a launch, and they are zero again after it.
+/// The counts of arrived blocks come first, at the same place in every layout, also of plans that need none, so that launches of
+/// any shape and plan can share memory: they are the only part that must be zero before a launch, and they are zero after it.
 ///
 /// ```
 /// use qrita_core::Plan;
@@ -55,7 +55,7 @@ impl Workspace {
         let scratch_stride = scratch_bytes(vocab, plan).next_multiple_of(16);
         let split_rows = if is_streamed(plan) { rows.min(SPLIT_ROWS) } else { 0 };
         Workspace {
-            arrivals: if is_streamed(plan) { SPLIT_ROWS * ARRIVALS_BYTES } else { 0 },
+            arrivals: SPLIT_ROWS * ARRIVALS_BYTES,
             slots: rows.saturating_mul(SLOT_BYTES),
             split_rows: split_rows * SPLIT_ROW_BYTES,
             scratch: scratch_stride.saturating_mul(rows.min(blocks as usize)),
@@ -68,7 +68,7 @@ impl Workspace {
         [self.slots, self.split_rows, self.scratch].into_iter().fold(self.arrivals, usize::saturating_add)
     }
 
-    /// How many bytes from the start on must be zero before the first launch.
+    /// How many bytes from the start on must be zero before the first launch: the same in every layout.
     pub fn zeroed_bytes(&self) -> usize {
         self.arrivals
     }
@@ -76,7 +76,7 @@ impl Workspace {
     /// Writes the addresses of the parts: `zeroed` is where [`zeroed_bytes`](Workspace::zeroed_bytes) lie, `rest` where all
     /// others do. A part without bytes has no address.
     pub fn place(&self, zeroed: u64, rest: u64, call: &mut Call) {
-        call.arrivals = if self.arrivals == 0 { 0 } else { zeroed };
+        call.arrivals = zeroed;
         let mut next = rest;
         let mut part = |bytes: usize| {
             let start = if bytes == 0 { 0 } else { next };
@@ -115,9 +115,9 @@ mod tests {
         assert_eq!(of_many.bytes(), SPLIT_ROWS * (ARRIVALS_BYTES + SPLIT_ROW_BYTES) + 2 * SPLIT_ROWS * SLOT_BYTES);
         let plan = |truncation, search| Plan { truncation, search, ..Plan::default() };
         let bytes = |plan: Plan| Workspace::new(&plan, 300, 1000, 8).bytes();
-        let slots = 300 * SLOT_BYTES;
-        assert_eq!(bytes(plan(Truncation::Off, Search::Quaternary)), slots);
-        assert_eq!(bytes(plan(Truncation::Paper, Search::Quaternary)), slots + 8 * 8000);
-        assert_eq!(bytes(plan(Truncation::Off, Search::Sort)), slots + 8 * 8000);
+        let least = SPLIT_ROWS * ARRIVALS_BYTES + 300 * SLOT_BYTES;
+        assert_eq!(bytes(plan(Truncation::Off, Search::Quaternary)), least);
+        assert_eq!(bytes(plan(Truncation::Paper, Search::Quaternary)), least + 8 * 8000);
+        assert_eq!(bytes(plan(Truncation::Off, Search::Sort)), least + 8 * 8000);
     }
 }
