@@ -51,6 +51,13 @@ DEVICE T block_reduce(T value, T none, Reduce reduce) {
     return reduce(part);
 }
 
+// Sets a word of shared memory to 0, between what was done with it before and what is done next.
+DEVICE void block_zero(u32 *shared) {
+    block_sync();
+    if (thread_index() == 0) *shared = 0;
+    block_sync();
+}
+
 DEVICE_CALL u32 block_sum(u32 value) {
     return block_reduce(value, 0u, [](u32 part) { return warp_sum(part); });
 }

@@ -5,7 +5,7 @@
 DEVICE u32 tied_id_in_row(const Row &row, u32 key, u32 quota) {
     const u32 items = 8;
     SHARED u32 found;
-    u32 before = 0, last = 0;
+    u32 before = 0;
     for (u32 tile = 0; tile < row.view.vocab; tile += items * thread_count()) {
         // Neighbouring ids to neighbouring threads; each item of the tile is a slice of it.
         u32 mine = 0, count = 0;
@@ -33,11 +33,7 @@ DEVICE u32 tied_id_in_row(const Row &row, u32 key, u32 quota) {
             u32 rank = before + block_sum_before(is_tied);
             if (is_tied && rank + 1 == quota) found = tile + i * thread_count() + thread_index();
             u32 in_slice = block_sum(is_tied);
-            if (before + in_slice >= quota) {
-                last = found;
-                block_sync();
-                return last;
-            }
+            if (before + in_slice >= quota) return found;
             before += in_slice;
         }
     }

@@ -14,18 +14,18 @@ DEVICE u32 status_of(const Row &row) {
 
 DEVICE u64 kept_mass_of(const Row &row, const Boundary &boundary) {
     if (row.listed)
-        return mass_of_gathered(row, [&](u64 candidate) {
+        return sum_gathered<u64>(row, [&](u64 candidate) {
             return keeps(boundary, candidate) ? weight_of_key(row, candidate_key(candidate)) : 0;
         });
-    return mass_of_row(row, [&](u32 id, u32 key) {
+    return sum_row<u64>(row, [&](u32 id, u32 key) {
         return keeps(boundary, candidate_of(key, id)) ? weight_of_key(row, key) : 0;
     });
 }
 
 // How many candidates precede one.
 DEVICE u32 rank_of(const Row &row, u64 token) {
-    if (row.listed) return count_gathered(row, [=](u64 candidate) { return candidate > token; });
-    return count_row(row, [=](u32 id, u32 key) { return candidate_of(key, id) > token; });
+    if (row.listed) return sum_gathered<u32>(row, [=](u64 candidate) { return candidate > token; });
+    return sum_row<u32>(row, [=](u32 id, u32 key) { return candidate_of(key, id) > token; });
 }
 
 // The key of a token that is kept. Of a listed one it is not read from the row: other blocks may be masking that.
@@ -107,9 +107,7 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
     }
     // Wide: into the caller's memory in any order, and sorted there.
     SHARED u32 written;
-    block_sync();
-    if (thread_index() == 0) written = 0;
-    block_sync();
+    block_zero(&written);
     for_each(row.call, row.args, row.view, [&](u32 id, float y) {
         u32 key = key_of(y);
         if (keeps(shown, candidate_of(key, id))) {

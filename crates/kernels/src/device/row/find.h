@@ -111,7 +111,7 @@ DEVICE Found rank_search(const Row &row, Goal goal) {
         if (before < goal.value && before + own >= goal.value) found = candidate_key(candidate);
     }
     u32 key = (u32)block_pick(found);
-    u32 above = count_gathered(row, [=](u64 candidate) { return candidate_key(candidate) > key; });
+    u32 above = sum_gathered<u32>(row, [=](u64 candidate) { return candidate_key(candidate) > key; });
     return Found{key, above, goal.by_mass ? gathered_mass_above(row, key) : 0};
 }
 

@@ -12,50 +12,41 @@ DEVICE Measure block_sum_measure(const Measure &value, bool by_mass) {
     });
 }
 
-template <typename Each>
-DEVICE u64 mass_of_row(const Row &row, Each each) {
-    u64 sum = 0;
+DEVICE u32 block_total(u32 count) { return block_sum(count); }
+DEVICE u64 block_total(u64 mass) { return block_sum_wide(mass); }
+
+// The sum of `each(id, key)` over the row: counts as u32, masses as u64.
+template <typename T, typename Each>
+DEVICE T sum_row(const Row &row, Each each) {
+    T sum = 0;
     for_each(row.call, row.args, row.view, [&](u32 id, float y) { sum += each(id, key_of(y)); });
-    return block_sum_wide(sum);
+    return block_total(sum);
 }
 
-template <typename Each>
-DEVICE u64 mass_of_gathered(const Row &row, Each each) {
-    u64 sum = 0;
+// The sum of `each(candidate)` over the gathered.
+template <typename T, typename Each>
+DEVICE T sum_gathered(const Row &row, Each each) {
+    T sum = 0;
     for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) sum += each(row.gathered[i]);
-    return block_sum_wide(sum);
-}
-
-template <typename Belongs>
-DEVICE u32 count_row(const Row &row, Belongs belongs) {
-    u32 count = 0;
-    for_each(row.call, row.args, row.view, [&](u32 id, float y) { count += belongs(id, key_of(y)); });
-    return block_sum(count);
-}
-
-template <typename Belongs>
-DEVICE u32 count_gathered(const Row &row, Belongs belongs) {
-    u32 count = 0;
-    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) count += belongs(row.gathered[i]);
-    return block_sum(count);
+    return block_total(sum);
 }
 
 DEVICE u32 count_from(const Row &row, int source, u32 low) {
     if (source == FROM_ROW && low == KEY_LEAST && row.candidates != 0) return row.candidates;
     if (source == FROM_GATHERED)
-        return count_gathered(row, [=](u64 candidate) { return candidate_key(candidate) >= low; });
-    return count_row(row, [=](u32, u32 key) { return key >= low; });
+        return sum_gathered<u32>(row, [=](u64 candidate) { return candidate_key(candidate) >= low; });
+    return sum_row<u32>(row, [=](u32, u32 key) { return key >= low; });
 }
 
 DEVICE u32 count_equal(const Row &row, u32 wanted) {
-    return count_row(row, [=](u32, u32 key) { return key == wanted; });
+    return sum_row<u32>(row, [=](u32, u32 key) { return key == wanted; });
 }
 
 // The mass of the row's candidates with keys from `floor` on.
 DEVICE u64 mass_from(Row &row, u32 floor) {
     if (floor == KEY_LEAST && row.raw_known) return row.raw_mass;
     const Row &fixed = row;
-    u64 mass = mass_of_row(row, [&](u32, u32 key) { return key >= floor ? weight_of_key(fixed, key) : 0; });
+    u64 mass = sum_row<u64>(row, [&](u32, u32 key) { return key >= floor ? weight_of_key(fixed, key) : 0; });
     if (floor == KEY_LEAST) {
         row.raw_known = true;
         row.raw_mass = mass;
@@ -64,7 +55,7 @@ DEVICE u64 mass_from(Row &row, u32 floor) {
 }
 
 DEVICE u64 gathered_mass_above(const Row &row, u32 above) {
-    return mass_of_gathered(row, [&](u64 candidate) {
+    return sum_gathered<u64>(row, [&](u64 candidate) {
         return candidate_key(candidate) > above ? weight_of_key(row, candidate_key(candidate)) : 0;
     });
 }
@@ -79,7 +70,7 @@ DEVICE u64 mass_above(Row &row, int source, u32 key) {
 DEVICE u64 tied_in(const Row &row, int source, const Prefix &prefix) {
     if (prefix.quota != ALL) return prefix.quota;
     if (source == FROM_GATHERED && covers(row, prefix.key))
-        return count_gathered(row, [=](u64 candidate) { return candidate_key(candidate) == prefix.key; });
+        return sum_gathered<u32>(row, [=](u64 candidate) { return candidate_key(candidate) == prefix.key; });
     return count_equal(row, prefix.key);
 }
 

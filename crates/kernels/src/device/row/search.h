@@ -39,9 +39,7 @@ DEVICE void narrow_gathered(Row &row, u32 low) {
         if (row.gathered_count > RANK_CAPACITY && !row.scratch) return;
         spare = row.scratch ? row.scratch : row.shared + RANK_CAPACITY;
     }
-    block_sync();
-    if (thread_index() == 0) count = 0;
-    block_sync();
+    block_zero(&count);
     for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
         u64 candidate = row.gathered[i];
         if (candidate_key(candidate) < low) continue;

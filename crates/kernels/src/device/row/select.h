@@ -20,7 +20,7 @@ DEVICE Counts block_sum_counts(const Counts &value) {
 }
 
 DEVICE u32 count_gathered_from(const Row &row, u64 low) {
-    return count_gathered(row, [=](u64 candidate) { return candidate >= low; });
+    return sum_gathered<u32>(row, [=](u64 candidate) { return candidate >= low; });
 }
 
 // The interval that a cut is looked for in: `held` candidates from `low` to `high`, and what lies above.

@@ -5,9 +5,7 @@ DEVICE void leave(const Row &row, const Boundary &boundary, u32 state) {
     SHARED u32 written;
     Slot *slot = row.call.slots + row.view.row;
     if (state == SLOT_LISTED) {
-        block_sync();
-        if (thread_index() == 0) written = 0;
-        block_sync();
+        block_zero(&written);
 #pragma unroll 1
         for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
             if (keeps(boundary, row.gathered[i])) slot->candidates[atomic_add(&written, 1u)] = row.gathered[i];

@@ -71,6 +71,11 @@ DEVICE bool keeps_all_ties(const Row &row) { return row.args.flags & KEEP_ALL; }
 // Top-k, or 0 where it is off.
 DEVICE u32 active_k(const Row &row) { return row.args.top_k < row.view.vocab ? row.args.top_k : 0; }
 
+// Whether a filter is on.
+DEVICE bool has_filter(const Row &row) {
+    return active_k(row) || row.args.top_p < 1.0f || row.args.farthest != 0xFFFFFFFFu;
+}
+
 DEVICE u64 weight_of_key(const Row &row, u32 key) {
     return weight_of(distance_bits(key_value(key), row.max, row.args.temperature));
 }

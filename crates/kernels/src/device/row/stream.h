@@ -95,7 +95,7 @@ DEVICE void stream(Row &row, u32 chunk) {
     Slot *slot = call.slots + row.view.row;
     const RowArgs &args = row.args;
     bool by_mass = args.top_p < 1.0f;
-    bool is_bounded = active_k(row) || by_mass || args.farthest != 0xFFFFFFFFu || args.temperature == 0.0f;
+    bool is_bounded = has_filter(row) || args.temperature == 0.0f;
     // Top-p after top-k needs no mass but the candidates' own.
     bool with_rest = by_mass && (active_k(row) == 0 || (args.flags & JOINT)) && args.temperature != 0.0f;
     Vectors vectors = vectors_of(row.view);

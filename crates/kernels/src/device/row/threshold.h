@@ -102,9 +102,8 @@ DEVICE float gaussian_threshold(const Row &row, const Vectors &vectors) {
 // The plan's threshold.
 DEVICE float threshold_of(const Row &row, const Vectors &vectors) {
     const float gather_none = bits_float(0x7F800000u);
-    bool is_bounded = active_k(row) || row.args.top_p < 1.0f || row.args.farthest != 0xFFFFFFFFu;
     if (TRUNCATION == 0 || row.args.temperature == 0.0f) return gather_none;
-    if (TRUNCATION == 3) return is_bounded ? order_statistic(row, vectors).value : gather_none;
+    if (TRUNCATION == 3) return has_filter(row) ? order_statistic(row, vectors).value : gather_none;
     float threshold = gaussian_threshold(row, vectors);
     // NaN: the sample had nothing finite, or overflowed.
     return threshold == threshold ? threshold : bits_float(0xFF800000u);

@@ -7,9 +7,7 @@
 template <typename Belongs>
 DEVICE u32 gather_where(const Row &row, u64 *out, u32 room, Belongs belongs) {
     SHARED u32 count;
-    block_sync();
-    if (thread_index() == 0) count = 0;
-    block_sync();
+    block_zero(&count);
     for_each(row.call, row.args, row.view, [&](u32 id, float y) {
         u32 key = key_of(y);
         if (key > KEY_NEGATIVE_INFINITY && belongs(key, id)) {
@@ -26,9 +24,7 @@ DEVICE void gather_range(Row &row, u32 low, u32 high) {
     SHARED u32 count;
     // One key too many may equal an end of the range: the one that −0 would have.
     const float from = key_value(low), to = key_value(high);
-    block_sync();
-    if (thread_index() == 0) count = 0;
-    block_sync();
+    block_zero(&count);
     auto one = [&](u32 id, float y) {
         u32 key = key_of(y);
         if (key >= low && key <= high) row.shared[atomic_add(&count, 1u)] = candidate_of(key, id);
@@ -112,9 +108,7 @@ DEVICE void truncate(Row &row) {
     SHARED u32 count;
     Vectors vectors = vectors_of(row.view);
     float threshold = threshold_of(row, vectors);
-    block_sync();
-    if (thread_index() == 0) count = 0;
-    block_sync();
+    block_zero(&count);
     Part part = part_of(vectors, 0, 1);
     Flight flight = load_flight(row, vectors, ADJUSTED ? part.to : part.from + thread_index(), part.to);
     Seen seen = gather_part<false>(row, vectors, part, flight, threshold, Reference{0.0f, 0.0f}, &count);
