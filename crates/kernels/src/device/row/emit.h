@@ -179,8 +179,13 @@ DEVICE void mask_unlisted(const Row &row, const Boundary &boundary, const Vector
         float y = adjust(row.call, row.args, row.view, id, widen(stored_y));
         return !(y > last) && !(y == last && id <= boundary.id);
     };
+    if (ADJUSTED) {
+#pragma unroll 1
+        for (u32 at = part.from * PER_VECTOR + thread_index(); at < part.to * PER_VECTOR; at += thread_count())
+            if (goes(vectors.head + at, stored[vectors.head + at])) stored[vectors.head + at] = STORED_NEGATIVE_INFINITY;
+    }
 #pragma unroll 2
-    for (u32 at = part.from + thread_index(); at < part.to; at += thread_count()) {
+    for (u32 at = ADJUSTED ? part.to : part.from + thread_index(); at < part.to; at += thread_count()) {
         u32 id = vectors.head + at * PER_VECTOR;
         Vector vector = load_vector(row.view, vectors, at);
         bool changes = false;

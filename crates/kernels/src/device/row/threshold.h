@@ -16,16 +16,23 @@ template <typename Each>
 DEVICE void for_sample(const Row &row, const Vectors &vectors, Each each) {
     const u32 wanted = SAMPLE_LOGITS / PER_VECTOR;
     u32 taken = vectors.count < wanted ? vectors.count : wanted;
+    auto place = [&](u32 i) {
+        if (vectors.count <= wanted) return i;
+        return (u32)((u64)(i / RUN_VECTORS) * (vectors.count - RUN_VECTORS) / (SAMPLE_RUNS - 1)) + i % RUN_VECTORS;
+    };
+    if (ADJUSTED) {
+#pragma unroll 1
+        for (u32 i = thread_index(); i < taken * PER_VECTOR; i += thread_count())
+            each(effective(row.call, row.args, row.view,
+                           vectors.head + place(i / PER_VECTOR) * PER_VECTOR + i % PER_VECTOR));
+        return;
+    }
 #pragma unroll 4
     for (u32 i = thread_index(); i < taken; i += thread_count()) {
-        u32 at = i;
-        if (vectors.count > wanted)
-            at = (u32)((u64)(i / RUN_VECTORS) * (vectors.count - RUN_VECTORS) / (SAMPLE_RUNS - 1)) + i % RUN_VECTORS;
+        u32 at = place(i);
         Vector loaded = load_vector(row.view, vectors, at);
-        u32 id = vectors.head + at * PER_VECTOR;
 #pragma unroll
-        for (u32 lane = 0; lane < PER_VECTOR; lane++)
-            each(adjust(row.call, row.args, row.view, id + lane, widen(loaded.lanes[lane])));
+        for (u32 lane = 0; lane < PER_VECTOR; lane++) each(widen(loaded.lanes[lane]));
     }
 }
 

@@ -118,11 +118,11 @@ DEVICE Part part_of(const Vectors &vectors, u32 part, u32 parts) {
 // Calls `each(id)` for the logits of a part that belong to no vector.
 template <typename Each>
 DEVICE void for_edges(const RowView &view, const Vectors &vectors, const Part &part, Each each) {
-    if (part.has_head)
-        for (u32 id = thread_index(); id < vectors.head; id += thread_count()) each(id);
-    if (part.has_tail)
-        for (u32 id = vectors.head + vectors.count * PER_VECTOR + thread_index(); id < view.vocab; id += thread_count())
-            each(id);
+    // One loop: `each` may be long.
+    u32 head = part.has_head ? vectors.head : 0, behind = vectors.head + vectors.count * PER_VECTOR;
+    u32 edges = head + (part.has_tail ? view.vocab - behind : 0);
+#pragma unroll 1
+    for (u32 i = thread_index(); i < edges; i += thread_count()) each(i < head ? i : behind + i - head);
 }
 
 #if STAGE == 7
@@ -159,6 +159,12 @@ DEVICE float value_at(const Words &all, u32 at) {
 // the row's alignment allows, and `each` is compiled once: most are long.
 template <typename Each>
 DEVICE void for_each(const Call &call, const RowArgs &args, const RowView &view, Each each) {
+    if (ADJUSTED) {
+        // What is read beside each logit is most of the time, and of the code.
+#pragma unroll 1
+        for (u32 id = thread_index(); id < view.vocab; id += thread_count()) each(id, effective(call, args, view, id));
+        return;
+    }
     Vectors vectors = vectors_of(view);
     const Vector *start = (const Vector *)(view.stored + vectors.head);
 #pragma unroll 1
