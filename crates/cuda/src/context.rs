@@ -23,6 +23,7 @@ struct Inner {
     name: String,
     multiprocessors: u32,
     capability: (u32, u32),
+    starts_early: bool,
     cache: Cache,
     /// By specialisation, as its macros: two that differ in nothing compiled share a kernel.
     kernels: Mutex<HashMap<Vec<(&'static str, u32)>, CudaFunction>>,
@@ -54,13 +55,15 @@ impl Context {
             let value = context.attribute(attribute).map_err(driver("cannot ask the device what it has"))?;
             Ok(u32::try_from(value).unwrap_or_default())
         };
+        let capability = (
+            fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
         let inner = Inner {
             name: context.name().map_err(driver("cannot ask the device its name"))?,
             multiprocessors: fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            capability: (
-                fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
+            starts_early: capability.0 >= 9 && driver_version()? >= EARLY_START_DRIVER,
+            capability,
             context,
             cache: Cache::from_env(),
             kernels: Mutex::default(),
@@ -71,12 +74,13 @@ impl Context {
     /// The same device with another cache on disk, and no kernel compiled yet.
     #[must_use]
     pub fn with_cache(&self, cache: Cache) -> Context {
-        let Inner { context, name, multiprocessors, capability, .. } = &*self.inner;
+        let Inner { context, name, multiprocessors, capability, starts_early, .. } = &*self.inner;
         let inner = Inner {
             context: context.clone(),
             name: name.clone(),
             multiprocessors: *multiprocessors,
             capability: *capability,
+            starts_early: *starts_early,
             cache,
             kernels: Mutex::default(),
         };
@@ -101,6 +105,11 @@ impl Context {
     /// Its compute capability, major and minor.
     pub fn capability(&self) -> (u32, u32) {
         self.inner.capability
+    }
+
+    /// Whether a kernel can start before the one in front of it has ended, also in a graph.
+    pub(crate) fn starts_early(&self) -> bool {
+        self.inner.starts_early
     }
 
     /// The cache of compiled kernels.
@@ -143,6 +152,16 @@ impl fmt::Debug for Context {
             .field("cache", self.cache())
             .finish_non_exhaustive()
     }
+}
+
+/// The first driver that has early starts in graphs: 12.3.
+const EARLY_START_DRIVER: i32 = 12030;
+
+fn driver_version() -> Result<i32, Error> {
+    let mut version = 0;
+    // SAFETY: the driver is loaded, and writes one integer.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(driver("cannot ask the driver's version"))?;
+    Ok(version)
 }
 
 /// Says what is missing where the driver cannot be loaded.

@@ -7,7 +7,7 @@ use qrita_core::{Error, Plan};
 use qrita_kernels::{Call, Device, Specialization, Split};
 
 use crate::context::{Context, driver};
-use crate::sampler::launch_kernel;
+use crate::launch::{Start, launch_kernel};
 use crate::{NAME, policy};
 
 /// A device with a stream of its own, on which everything happens in order.
@@ -111,6 +111,6 @@ impl Device for CudaDevice {
         self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
         // SAFETY: the call is `HostBackend`'s, whose addresses are of memory of this device that holds what the kernel
         // reads and writes, and which is freed in the order of the stream.
-        unsafe { launch_kernel(&kernel, self.stream.cu_stream(), blocks, specialization.threads, call) }
+        unsafe { launch_kernel(&kernel, self.stream.cu_stream(), blocks, specialization.threads, call, Start::InOrder) }
     }
 }

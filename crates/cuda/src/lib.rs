@@ -25,6 +25,7 @@
 mod cache;
 mod context;
 mod device;
+mod launch;
 pub mod nvrtc;
 mod policy;
 mod present;

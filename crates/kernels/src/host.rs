@@ -15,7 +15,7 @@ use qrita_delta_tables::DeltaTables;
 use crate::call::{Call, RowArgs, StageRow};
 use crate::device::Device;
 use crate::row_args::row_args;
-use crate::source::{MOST_CHUNKS, Specialization, Stage, is_streamed};
+use crate::source::{MOST_CHUNKS, Specialization, Stage, is_streamed, row_blocks};
 use crate::workspace::{SPLIT_ROWS, Split, Workspace};
 
 /// Qrita on a device, for callers with host memory.
@@ -55,11 +55,10 @@ impl<D: Device> HostBackend<D> {
         stage: Stage,
     ) -> Result<Job<'_, D>, Error> {
         let Shape { rows, vocab, stride } = logits.shape();
-        let expected = "below 2^32";
-        let batch_rows = u32::try_from(rows).map_err(|_| Error::Shape { what: "rows", value: rows, expected })?;
+        let batch_rows = batch_rows(rows)?;
         let (device, tables) = (&self.device, &*self.tables);
         let adjusted = !(0..rows).all(|row| params.adjustments.row(row).is_identity(vocab));
-        let blocks = batch_rows.min(device.blocks()).max(1);
+        let blocks = row_blocks(plan, batch_rows, device.blocks().max(1));
         let split = if stage == Stage::Run { device.split(rows, vocab, plan) } else { None };
 
         let data = with_dtype!(Row, logits.data(), |data| device.upload(bytemuck::cast_slice(&data[..span(logits)])))?;
@@ -161,6 +160,19 @@ impl<D: Device> HostBackend<D> {
         found.write(outputs);
         Ok(())
     }
+}
+
+/// A grid has at most as many.
+const MOST_BLOCKS: u32 = i32::MAX as u32;
+
+/// The rows of a batch, each of which a launch has a block for.
+///
+/// # Errors
+/// [`Error::Shape`] from 2^31 rows on.
+pub fn batch_rows(rows: usize) -> Result<u32, Error> {
+    let expected = "below 2^31";
+    let refused = Error::Shape { what: "rows", value: rows, expected };
+    u32::try_from(rows).ok().filter(|&rows| rows <= MOST_BLOCKS).ok_or(refused)
 }
 
 /// Elements from a batch's first logit to its last.
@@ -272,22 +284,23 @@ pub struct Launch {
 }
 
 /// The two launches, one after the other on a stream, that a call is in the place of `whole`, which runs all of it in one
-/// kernel. One that is not [streamed](is_streamed) has at most `most_blocks`, which share scratch memory.
+/// kernel. Where blocks have scratch memory, there are at most `most_blocks` of them.
 pub fn split_launches(whole: &Specialization, split: Split, most_blocks: u32, call: &Call) -> [Launch; 2] {
+    let is_many = call.rows as usize > SPLIT_ROWS;
+    let most_parts = MOST_BLOCKS / call.rows.max(1);
     let call = Call {
-        chunks: if call.rows as usize > SPLIT_ROWS {
-            1
-        } else {
-            split.chunks.clamp(1, split.threads.min(MOST_CHUNKS as u32))
-        },
+        chunks: if is_many { 1 } else { split.chunks.clamp(1, split.threads.min(MOST_CHUNKS as u32)) },
         // A mass over the whole row is read by one block, and must be before another masks.
-        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 { 1 } else { split.mask_chunks.max(1) },
+        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 { 1 } else { split.mask_chunks.min(most_parts).max(1) },
         ..*call
     };
-    // A grid has at most 2^31 - 1 blocks; a block takes more items until none is left.
-    let blocks = |parts: u32| call.rows.saturating_mul(parts).min(i32::MAX as u32);
+    let blocks = |parts: u32| call.rows.saturating_mul(parts);
     let [first, second] = split_specializations(whole, split.threads);
-    let first_blocks = if first.stage == Stage::Stream { blocks(call.chunks) } else { call.rows.min(most_blocks) };
+    let first_blocks = if first.stage == Stage::Stream {
+        blocks(call.chunks)
+    } else {
+        row_blocks(&whole.plan, call.rows, most_blocks)
+    };
     [
         Launch { specialization: first, blocks: first_blocks, call },
         Launch { specialization: second, blocks: blocks(call.mask_chunks), call },

@@ -16,9 +16,10 @@ mod workspace;
 
 pub use call::{Call, DELTA_SIGMAS, JOINT, KEEP_ALL, RowArgs, StageRow};
 pub use device::Device;
-pub use host::{HostBackend, Launch, split_launches, split_specializations};
+pub use host::{HostBackend, Launch, batch_rows, split_launches, split_specializations};
 pub use row_args::row_args;
 pub use source::{
-    ENTRY, MOST_CHUNKS, Specialization, Stage, capacities, is_streamed, search_index, source, truncation_index,
+    ENTRY, MOST_CHUNKS, Specialization, Stage, capacities, is_streamed, row_blocks, search_index, source,
+    truncation_index,
 };
 pub use workspace::{SLOT_BYTES, SPLIT_ROWS, Split, Workspace};

@@ -35,7 +35,10 @@ const FILES: &[(&str, &str)] = &[
     ("row/rest.h", include_str!("device/row/rest.h")),
     ("row/threshold.h", include_str!("device/row/threshold.h")),
     ("row/gather.h", include_str!("device/row/gather.h")),
+    ("row/mask.h", include_str!("device/row/mask.h")),
     ("row/truncate.h", include_str!("device/row/truncate.h")),
+    ("row/ranges.h", include_str!("device/row/ranges.h")),
+    ("row/narrow.h", include_str!("device/row/narrow.h")),
     ("row/histogram.h", include_str!("device/row/histogram.h")),
     ("row/find.h", include_str!("device/row/find.h")),
     ("row/search.h", include_str!("device/row/search.h")),
@@ -178,10 +181,19 @@ pub fn is_streamed(plan: &Plan) -> bool {
         && !plan.force_fallback
 }
 
-/// Bytes of scratch memory that a block needs for rows of `vocab` logits under `plan`: room for every candidate where rows
-/// are sorted, or where the threshold follows the paper and may leave any number; else none.
+/// Whether a block needs scratch memory under `plan`: where rows are sorted, or where the threshold follows the paper and may
+/// leave any number of candidates. The device source has the same as `HAS_SCRATCH`.
+fn has_scratch(plan: &Plan) -> bool {
+    plan.search == Search::Sort || matches!(plan.truncation, Truncation::Paper | Truncation::Gaussian)
+}
+
+/// Bytes of scratch memory that a block needs for rows of `vocab` logits under `plan`: room for every candidate, or none.
 pub(crate) fn scratch_bytes(vocab: usize, plan: &Plan) -> usize {
-    let gathers_many = matches!(plan.truncation, Truncation::Paper | Truncation::Gaussian);
-    let candidates = if plan.search == Search::Sort || gathers_many { vocab } else { 0 };
-    candidates * size_of::<u64>()
+    if has_scratch(plan) { vocab * size_of::<u64>() } else { 0 }
+}
+
+/// Blocks of a launch with one block for a row: as many as rows, but `most_blocks` where each needs scratch memory, and takes
+/// rows one after the other.
+pub fn row_blocks(plan: &Plan, rows: u32, most_blocks: u32) -> u32 {
+    if has_scratch(plan) { rows.min(most_blocks) } else { rows }
 }

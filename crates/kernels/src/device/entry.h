@@ -1,4 +1,4 @@
-// The kernel: a block takes rows, or parts of rows, until none is left.
+// The kernel: a block has one part of a row; or, where blocks have scratch memory, takes rows until none is left.
 
 // Stages 1 to 3 of a row.
 DEVICE Boundary boundary_of(Row &row) {
@@ -14,17 +14,13 @@ DEVICE Boundary boundary_of(Row &row) {
     return dedup(row, prefix);
 }
 
-// Whether an output other than the mask, the status and the count reads the row.
-DEVICE bool reads_row(const Call &call) {
-    return call.token || call.logprob || call.raw_logprob || call.rank || call.candidate_ids;
-}
-
 // A row from its logits to its outputs, or what is left of it after another kernel. The mask is divided into parts, unless
 // someone reads the row while others would mask it; the rest is the first part's.
 DEVICE void run_or_finish(Row &row, u32 part) {
     u32 state = STAGE == 6 ? row.call.slots[row.view.row].state : SLOT_MISSED;
     bool is_divided = state == SLOT_LISTED || (state == SLOT_CUT && !reads_row(row.call));
     if (part > 0 && !is_divided) return;
+    block_zero(&is_masked_early);
     Boundary boundary = state == SLOT_MISSED ? boundary_of(row) : take_up(row);
     if (part == 0) emit(row, boundary, status_of(row));
     block_sync();
@@ -100,23 +96,31 @@ DEVICE void run_row(Row &row, u32 part) {
 #endif
 }
 
-#if STAGE == 5
-#define PARTS call.chunks
-#elif STAGE == 6
-#define PARTS call.mask_chunks
-#else
-#define PARTS 1u
-#endif
+// Part `part` of a row, or all of it.
+DEVICE void run_part(const Call &call, u64 *gathered, u32 at, u32 part) {
+    u64 *scratch = HAS_SCRATCH ? call.scratch + block_index() * (call.scratch_stride / sizeof(u64)) : 0;
+    const RowArgs &args = call.row_args ? call.row_args[at] : call.args;
+    RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
+    Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, false, false};
+    if (STAGE != 5) {
+        if (thread_index() == 0) facts = Facts{0, 1, 0, 0, 0};
+        block_sync();
+    }
+    run_row(row, part);
+}
 
 KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(Call) call) {
     SHARED u64 gathered[CAPACITY];
-    u64 *scratch = call.scratch && STAGE != 6 ? call.scratch + block_index() * (call.scratch_stride / sizeof(u64)) : 0;
-    for (u64 item = block_index(); item < (u64)call.rows * PARTS; item += block_count()) {
-        u32 at = (u32)(item / PARTS), part = (u32)(item % PARTS);
-        const RowArgs &args = call.row_args ? call.row_args[at] : call.args;
-        RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
-        Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 1, 0, 0, 0.0f, 0, 0, false, false, 0};
-        block_sync();
-        run_row(row, part);
+    if (STAGE == 5 || STAGE == 7) let_second_start();
+    if (STAGE == 6) await_first();
+    if (HAS_SCRATCH && STAGE != 5 && STAGE != 6) {
+        for (u32 at = block_index(); at < call.rows; at += block_count()) {
+            block_sync();
+            run_part(call, gathered, at, 0);
+        }
+        return;
     }
+    // A block for each part of each row: a loop would hold registers through all of it.
+    const u32 parts = STAGE == 5 ? call.chunks : STAGE == 6 ? call.mask_chunks : 1;
+    run_part(call, gathered, block_index() / parts, block_index() % parts);
 }

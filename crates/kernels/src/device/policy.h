@@ -17,10 +17,14 @@
 #define RESIDENT_THREADS (STAGE == 5 ? STREAM_THREADS : STAGE == 7 && SEARCH != 3 ? CUT_THREADS : 512u)
 // Loads of 16 bytes that a thread has in flight.
 #define VECTORS_IN_FLIGHT (STAGE == 5 && DTYPE == 0 ? 3u : 2u)
+// The same in passes over a row that do little with each logit.
+#define CHEAP_AHEAD (DTYPE == 0 ? 2u : 1u)
 // Candidates that a block holds in shared memory.
 #define CAPACITY (STAGE == 5 ? STREAM_CAPACITY : GATHER_CAPACITY)
-// Ranges of keys in a histogram.
-#define BUCKETS 512u
+// Whether a block has scratch memory, with room for every candidate of a row: `scratch_bytes` of source.rs.
+#define HAS_SCRATCH (TRUNCATION == 1 || TRUNCATION == 2 || SEARCH == 2)
+// Ranges of keys in a histogram: a power of two.
+#define BUCKETS (STAGE == 5 ? 128u : 512u)
 // The sample that thresholds are made of: runs spread evenly over the row.
 #define SAMPLE_RUNS 128u
 #define SAMPLE_RUN 32u

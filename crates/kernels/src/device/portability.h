@@ -25,7 +25,6 @@ u64 simt_shuffle(u64 value, u32 lane);
 #define ARCHITECTURE 0
 #define DEVICE static inline
 #define DEVICE_CALL static
-#define WEIGHT_CALL static
 #define KERNEL extern "C" void
 #define LAUNCH_BOUNDS(threads, blocks)
 #define ARGUMENT(type) const type
@@ -42,17 +41,24 @@ DEVICE u64 warp_ballot(bool predicate) { return simt_ballot(predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return simt_shuffle(value, lane); }
 DEVICE u32 atomic_add(u32 *at, u32 value) { u32 old = *at; *at = old + value; return old; }
 DEVICE u64 atomic_add(u64 *at, u64 value) { u64 old = *at; *at = old + value; return old; }
-// Blocks run one after the other.
-DEVICE void fence() {}
+// Kernels and blocks run one after the other.
+DEVICE void let_second_start() {}
+DEVICE void await_first() {}
+DEVICE u32 atomic_add_ordered(u32 *at, u32 value) { return atomic_add(at, value); }
 DEVICE u64 load_fresh(const u64 *at) { return *at; }
 DEVICE u32 load_fresh(const u32 *at) { return *at; }
 DEVICE u64 multiply_high(u64 a, u64 b) { return (u64)(((unsigned __int128)a * b) >> 64); }
+DEVICE u32 multiply_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+DEVICE u64 multiply_wide(u32 a, u32 b) { return (u64)a * b; }
+DEVICE u64 shift_right(u64 value, u32 by) { return by < 64 ? value >> by : 0; }
 DEVICE u32 leading_zeros(u64 value) { return (u32)__builtin_clzll(value); }
 DEVICE u32 trailing_zeros(u64 value) { return (u32)__builtin_ctzll(value); }
+DEVICE u32 count_bits(u64 value) { return (u32)__builtin_popcountll(value); }
 DEVICE float add_rn(float a, float b) { return a + b; }
 DEVICE float sub_rn(float a, float b) { return a - b; }
 DEVICE float mul_rn(float a, float b) { return a * b; }
 DEVICE float div_rn(float a, float b) { return a / b; }
+DEVICE float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float sqrt_hint(float a) { return __builtin_sqrtf(a); }
 DEVICE float exp2_hint(float a) { return __builtin_exp2f(a); }
 DEVICE float max_ignoring_nan(float a, float b) { return __builtin_fmaxf(a, b); }
@@ -79,12 +85,6 @@ DEVICE double bits_double(u64 bits) { double value; __builtin_memcpy(&value, &bi
 #else
 #define DEVICE_CALL static __device__ __noinline__
 #endif
-// The weight is most of the time of passes that sum it.
-#if STAGE >= 5
-#define WEIGHT_CALL DEVICE
-#else
-#define WEIGHT_CALL DEVICE_CALL
-#endif
 #define KERNEL extern "C" __global__ void
 #define SHARED __shared__
 #define CONSTANT static __device__ const
@@ -97,19 +97,20 @@ DEVICE u32 block_count() { return gridDim.x; }
 DEVICE void block_sync() { __syncthreads(); }
 DEVICE u32 atomic_add(u32 *at, u32 value) { return atomicAdd(at, value); }
 DEVICE u64 atomic_add(u64 *at, u64 value) { return atomicAdd(at, value); }
-// What a thread wrote before it, other blocks see before what it writes after it.
-DEVICE void fence() { __threadfence(); }
 // What other blocks wrote, past the cache of this multiprocessor.
 DEVICE u64 load_fresh(const u64 *at) { return *(const volatile u64 *)at; }
 DEVICE u32 load_fresh(const u32 *at) { return *(const volatile u32 *)at; }
 DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
+DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }
 DEVICE u32 leading_zeros(u64 value) { return (u32)__clzll((long long)value); }
 DEVICE u32 trailing_zeros(u64 value) { return (u32)__ffsll((long long)value) - 1; }
+DEVICE u32 count_bits(u64 value) { return (u32)__popcll(value); }
 // The compiler contracts none of these into a multiply-add.
 DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 DEVICE float sub_rn(float a, float b) { return __fsub_rn(a, b); }
 DEVICE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 DEVICE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
+DEVICE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 DEVICE float sqrt_hint(float a) { return sqrtf(a); }
 DEVICE float max_ignoring_nan(float a, float b) { return fmaxf(a, b); }
 DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
@@ -119,20 +120,52 @@ DEVICE double bits_double(u64 bits) { return __longlong_as_double((long long)bit
 
 #if defined(__HIP__)
 #define ARCHITECTURE 0
+// What a thread wrote before it, and its block before a barrier before that, other blocks see who find the sum.
+DEVICE u32 atomic_add_ordered(u32 *at, u32 value) { return __hip_atomic_fetch_add(at, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT); }
+DEVICE void let_second_start() {}
+DEVICE void await_first() {}
 #define LAUNCH_BOUNDS(threads, blocks) __attribute__((amdgpu_flat_work_group_size(1, threads)))
 #define ARGUMENT(type) const type
 DEVICE u64 warp_ballot(bool predicate) { return __ballot(predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl(value, lane, WARP); }
 DEVICE float half_value(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+DEVICE u64 shift_right(u64 value, u32 by) { return by < 64 ? value >> by : 0; }
 DEVICE float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE float exp2_hint(float a) { return __builtin_amdgcn_exp2f(a); }
 #else
 #define ARCHITECTURE __CUDA_ARCH__
 #define LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+// The second of two kernels may be launched so that it starts before the first has ended: it then waits for all that the
+// first writes. Otherwise neither does anything.
+#if __CUDA_ARCH__ >= 900
+DEVICE void let_second_start() { asm volatile("griddepcontrol.launch_dependents;"); }
+DEVICE void await_first() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+DEVICE void let_second_start() {}
+DEVICE void await_first() {}
+#endif
+// What a thread wrote before it, and its block before a barrier before that, other blocks see who find the sum.
+DEVICE u32 atomic_add_ordered(u32 *at, u32 value) {
+    u32 old;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(value) : "memory");
+    return old;
+}
 // Read where it lies: a copy would be in local memory.
 #define ARGUMENT(type) const __grid_constant__ type
 DEVICE u64 warp_ballot(bool predicate) { return __ballot_sync(0xFFFFFFFFu, predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl_sync(0xFFFFFFFFu, value, lane); }
+// Written out, as the compiler makes of a product of sums one of 64 bits by 64.
+DEVICE u64 multiply_wide(u32 a, u32 b) {
+    u64 product;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+    return product;
+}
+// By 64 and more, too: 0.
+DEVICE u64 shift_right(u64 value, u32 by) {
+    u64 shifted;
+    asm("shr.b64 %0, %1, %2;" : "=l"(shifted) : "l"(value), "r"(by));
+    return shifted;
+}
 // The f16 with these bits, exactly.
 DEVICE float half_value(u16 bits) {
     float value;

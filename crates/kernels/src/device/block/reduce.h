@@ -64,6 +64,20 @@ DEVICE_CALL u32 block_sum(u32 value) {
 DEVICE_CALL u32 block_max(u32 value) {
     return block_reduce(value, 0u, [](u32 part) { return warp_max(part); });
 }
+// Two at once, for the time of one.
+struct Counts {
+    u32 first, second;
+};
+DEVICE Counts block_sum_counts(const Counts &value) {
+    return block_reduce(value, Counts{0, 0}, [](const Counts &part) {
+        return Counts{warp_sum(part.first), warp_sum(part.second)};
+    });
+}
+DEVICE Counts block_max_counts(const Counts &value) {
+    return block_reduce(value, Counts{0, 0}, [](const Counts &part) {
+        return Counts{warp_max(part.first), warp_max(part.second)};
+    });
+}
 DEVICE_CALL u32 block_min(u32 value) {
     return block_reduce(value, 0xFFFFFFFFu, [](u32 part) { return warp_min(part); });
 }
@@ -93,19 +107,36 @@ DEVICE u64 block_max_candidate(u64 candidate) {
     return (u64)key << 32 | block_max((u32)(candidate >> 32) == key ? (u32)candidate : 0u);
 }
 
-// The sum of the values of the threads before this one.
+// A place behind a shared counter for each lane that wants one. All lanes of the warp call it: one of them adds for all, as a
+// word of shared memory takes the lanes' additions one after the other.
+DEVICE u32 take_place(u32 *counter, bool wants) {
+    u64 all = warp_ballot(wants);
+    u32 start = 0;
+    if (lane_index() == 0 && all != 0) start = atomic_add(counter, count_bits(all));
+    return (u32)warp_shuffle(start, 0) + count_bits(all & ((1ull << lane_index()) - 1));
+}
+
+// The sum of the values of the lanes before this one.
 template <typename T>
-DEVICE T block_sum_before_of(T value) {
-    SHARED T parts[MOST_WARPS];
+DEVICE T warp_sum_before_of(T value) {
     T sum = value;
     for (u32 step = 1; step < WARP; step *= 2) {
         T other = (T)warp_shuffle(sum, lane_index() >= step ? lane_index() - step : lane_index());
         if (lane_index() >= step) sum += other;
     }
+    return sum - value;
+}
+DEVICE u32 warp_sum_before(u32 value) { return warp_sum_before_of(value); }
+DEVICE u64 warp_sum_before_wide(u64 value) { return warp_sum_before_of(value); }
+
+// The sum of the values of the threads before this one.
+template <typename T>
+DEVICE T block_sum_before_of(T value) {
+    SHARED T parts[MOST_WARPS];
+    T before = warp_sum_before_of(value);
     block_sync();
-    if (lane_index() == WARP - 1) parts[warp_index()] = sum;
+    if (lane_index() == WARP - 1) parts[warp_index()] = before + value;
     block_sync();
-    T before = sum - value;
     for (u32 warp = 0; warp < warp_index(); warp++) before += parts[warp];
     return before;
 }

@@ -7,7 +7,7 @@
 #define NO_TOKEN 0xFFFFFFFFu
 
 DEVICE u32 status_of(const Row &row) {
-    u32 status = row.nan ? STATUS_NAN : 0;
+    u32 status = facts.nan ? STATUS_NAN : 0;
     if (is_empty(row)) return status | STATUS_EMPTY;
     return candidate_key(row.first) == KEY_INFINITY ? status | STATUS_POS_INF : status;
 }
@@ -128,104 +128,6 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
             logits[b] = logit;
         });
     for (u32 i = thread_index(); i < count; i += thread_count()) logprobs[i] = logprob_of_key(row, key_of(logits[i]), ln);
-}
-
-// Stores −∞ over a part of the row, 16 bytes at a time where its alignment allows.
-DEVICE void fill(const RowView &view, const Vectors &vectors, const Part &part) {
-    Vector vector;
-#pragma unroll
-    for (u32 lane = 0; lane < PER_VECTOR; lane++) vector.lanes[lane] = STORED_NEGATIVE_INFINITY;
-    Vector *start = (Vector *)(view.stored + vectors.head);
-#pragma unroll 4
-    for (u32 at = part.from + thread_index(); at < part.to; at += thread_count()) start[at] = vector;
-    for_edges(view, vectors, part, [&](u32 id) { view.stored[id] = STORED_NEGATIVE_INFINITY; });
-}
-
-// The part, as ids.
-DEVICE bool is_in_part(u32 id, const Vectors &vectors, const Part &part) {
-    u32 from = part.has_head ? 0 : vectors.head + part.from * PER_VECTOR;
-    return id >= from && (part.has_tail || id < vectors.head + part.to * PER_VECTOR);
-}
-
-DEVICE u32 stored_bits(Stored y) {
-#if DTYPE == 0
-    return float_bits(y);
-#else
-    return y;
-#endif
-}
-DEVICE Stored stored_of(u32 bits) {
-#if DTYPE == 0
-    return bits_float(bits);
-#else
-    return (Stored)bits;
-#endif
-}
-
-// The bits that a candidate is stored with. Only where they do not follow from its key are they read: a read before the
-// write costs the memory's latency.
-DEVICE u32 bits_as_stored(const Row &row, u64 candidate) {
-    u32 key = candidate_key(candidate);
-    if (DTYPE == 1 || ADJUSTED || key == key_of(0.0f)) return stored_bits(row.view.stored[candidate_id(candidate)]);
-    return float_bits(key_value(key)) >> (DTYPE == 0 ? 0 : 16);
-}
-
-// Reads a part of the row and stores what is left of it: whole vectors where something in them goes.
-DEVICE void mask_unlisted(const Row &row, const Boundary &boundary, const Vectors &vectors, const Part &part) {
-    Stored *stored = row.view.stored;
-    const float last = key_value(boundary.key);
-    // As `keeps`, of a logit: NaN goes, too.
-    auto goes = [&](u32 id, Stored stored_y) {
-        float y = adjust(row.call, row.args, row.view, id, widen(stored_y));
-        return !(y > last) && !(y == last && id <= boundary.id);
-    };
-    if (ADJUSTED) {
-#pragma unroll 1
-        for (u32 at = part.from * PER_VECTOR + thread_index(); at < part.to * PER_VECTOR; at += thread_count())
-            if (goes(vectors.head + at, stored[vectors.head + at])) stored[vectors.head + at] = STORED_NEGATIVE_INFINITY;
-    }
-#pragma unroll 2
-    for (u32 at = ADJUSTED ? part.to : part.from + thread_index(); at < part.to; at += thread_count()) {
-        u32 id = vectors.head + at * PER_VECTOR;
-        Vector vector = load_vector(row.view, vectors, at);
-        bool changes = false;
-#pragma unroll
-        for (u32 lane = 0; lane < PER_VECTOR; lane++) {
-            if (!goes(id + lane, vector.lanes[lane])) continue;
-            vector.lanes[lane] = STORED_NEGATIVE_INFINITY;
-            changes = true;
-        }
-        if (changes) *(Vector *)(stored + id) = vector;
-    }
-    for_edges(row.view, vectors, part, [&](u32 id) {
-        if (goes(id, stored[id])) stored[id] = STORED_NEGATIVE_INFINITY;
-    });
-}
-
-// Stores −∞ over everything in a part of the row that the boundary does not keep.
-DEVICE void mask(const Row &row, const Boundary &boundary, u32 part_index, u32 parts) {
-    Stored *stored = row.view.stored;
-    Vectors vectors = vectors_of(row.view);
-    Part part = part_of(vectors, part_index, parts);
-    if (boundary.kept != 0 && !row.listed) {
-        mask_unlisted(row, boundary, vectors, part);
-        return;
-    }
-    // The kept are put aside with their bits as stored, the part is filled without being read, and they are put back.
-    u32 count = boundary.kept == 0 ? 0 : row.gathered_count;
-    for (u32 i = thread_index(); i < count; i += thread_count()) {
-        u64 candidate = row.gathered[i];
-        u32 id = candidate_id(candidate);
-        bool is_kept = keeps(boundary, candidate) && is_in_part(id, vectors, part);
-        row.gathered[i] = is_kept ? (u64)bits_as_stored(row, candidate) << 32 | id : ~0ull;
-    }
-    block_sync();
-    fill(row.view, vectors, part);
-    block_sync();
-    for (u32 i = thread_index(); i < count; i += thread_count()) {
-        u64 aside = row.gathered[i];
-        if (aside != ~0ull) stored[(u32)aside] = stored_of((u32)(aside >> 32));
-    }
 }
 
 // All outputs but the mask, which destroys what they read.

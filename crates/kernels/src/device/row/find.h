@@ -87,30 +87,21 @@ DEVICE Found pivot_search(const Row &row, int source, Goal goal, u32 low, u32 hi
     }
 }
 
-// Where a goal is met among few gathered candidates, by counting, or summing, for each what precedes it. The weights lie
-// behind the candidates.
-DEVICE Found rank_search(const Row &row, Goal goal) {
-    u64 *weights = row.gathered + RANK_CAPACITY;
-    u32 count = row.gathered_count;
-    if (goal.by_mass)
-        for (u32 i = thread_index(); i < count; i += thread_count())
-            weights[i] = weight_of_key(row, candidate_key(row.gathered[i]));
-    block_sync();
-    u64 found = 0;
-    for (u32 i = thread_index(); i < count; i += thread_count()) {
-        u64 candidate = row.gathered[i], before = 0, own = 1;
-        if (goal.by_mass) {
-            own = weights[i];
-            for (u32 j = 0; j < count; j++) before += row.gathered[j] > candidate ? weights[j] : 0;
-        } else {
-            u32 greater = 0;
-#pragma unroll 4
-            for (u32 j = 0; j < count; j++) greater += row.gathered[j] > candidate;
-            before = greater;
-        }
-        if (before < goal.value && before + own >= goal.value) found = candidate_key(candidate);
+// Where a goal is met among the gathered.
+DEVICE Found narrow_search(const Row &row, Goal goal) {
+    u32 least = KEY_INFINITY;
+    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
+        u32 key = candidate_key(row.gathered[i]);
+        least = key < least ? key : least;
     }
-    u32 key = (u32)block_pick(found);
+    Interval interval =
+        Interval{candidate_of(block_min(least), ALL), first_of_gathered(row), row.gathered_count, Measure{0, 0}};
+    u64 first = interval.high;
+    narrow_to_few(row, interval, goal.by_mass, goal.value);
+    List list = order(row, interval, first);
+    u64 last = goal.by_mass ? cut_by_mass(row, list, list.count, false, goal.value, goal.value).last
+                            : ordered[(u32)goal.value - 1 - list.above.count];
+    u32 key = candidate_key(last);
     u32 above = sum_gathered<u32>(row, [=](u64 candidate) { return candidate_key(candidate) > key; });
     return Found{key, above, goal.by_mass ? gathered_mass_above(row, key) : 0};
 }
@@ -151,12 +142,12 @@ DEVICE Found sorted_search(const Row &row, const u64 *sorted, u32 count, Goal go
 }
 
 // Finds where a goal is met, by the plan's search. The source's candidates with keys from `floor` on meet it.
-// A goal that is a share of the row is met near that place of the sample.
-DEVICE Found find(Row &row, int source, Goal &goal, float share, u32 floor) {
+// A goal that is a share of the row is met near that place of the sample. `is_last`: nothing below it is kept.
+DEVICE Found find(Row &row, int source, Goal &goal, float share, u32 floor, bool is_last) {
     u32 max = candidate_key(row.first);
     if (goal.by_mass) {
-        // What weighs nothing can not help to meet a need.
-        u32 weighs = least_key(row, LAST_DISTANCE_BITS);
+        // What weighs nothing can not help to meet a need. The last weight is 29.2 below the maximum.
+        u32 weighs = key_of(row.max - 29.5f * row.args.temperature);
         floor = floor > weighs ? floor : weighs;
     }
     if (SEARCH == 0) return pivot_search<3>(row, source, goal, floor, max);
@@ -171,12 +162,9 @@ DEVICE Found find(Row &row, int source, Goal &goal, float share, u32 floor) {
         return sorted_search(row, row.gathered, row.gathered_count, goal);
     }
     Found found = Found{floor, 0, 0};
-    if (source == FROM_ROW) {
-        if (histogram_search(row, goal, share, floor, max, found)) return found;
-    } else if (row.gathered_count <= RANK_CAPACITY) {
-        return rank_search(row, goal);
-    }
+    if (source == FROM_ROW && histogram_search(row, goal, share, floor, max, is_last, found)) return found;
     Goal rest = Goal{goal.by_mass, goal.value - (goal.by_mass ? found.mass_above : found.above), false};
-    Found within = pivot_search<3>(row, FROM_GATHERED, rest, floor, max);
+    // Where the gathered may be in either memory, narrowing them takes more registers than there are.
+    Found within = HAS_SCRATCH ? pivot_search<3>(row, FROM_GATHERED, rest, found.key, max) : narrow_search(row, rest);
     return Found{within.key, found.above + within.above, found.mass_above + within.mass_above};
 }

@@ -7,6 +7,8 @@
 struct Seen {
     double rest;
     u32 nan;
+    // The greatest key of its candidates, 0 for none.
+    u32 greatest;
 };
 
 // The loads of a thread that are in flight together: VECTORS_IN_FLIGHT vectors, a block apart.
@@ -23,8 +25,9 @@ DEVICE Flight load_flight(const Row &row, const Vectors &vectors, u32 at, u32 to
 }
 
 // Calls `each(id, four)` for every four logits of the row, each on one thread, ids ascending, and `one(id, y)` for those of no
-// vector: for passes that look at four at once. Without adjustments alone; with them all go to `one`.
-template <typename Each, typename One>
+// vector: for passes that look at four at once. Without adjustments alone; with them all go to `one`. A thread's next
+// `AHEAD` vectors are under way while it works on as many.
+template <u32 AHEAD, typename Each, typename One>
 DEVICE void for_fours(const Row &row, Each each, One one) {
     Vectors vectors = vectors_of(row.view);
     if (ADJUSTED) {
@@ -33,18 +36,26 @@ DEVICE void for_fours(const Row &row, Each each, One one) {
             one(id, effective(row.call, row.args, row.view, id));
         return;
     }
+    Vector next[AHEAD];
+    auto load = [&](u32 at) {
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; i++)
+            if (at + i * thread_count() < vectors.count) next[i] = load_vector(row.view, vectors, at + i * thread_count());
+    };
+    load(thread_index());
 #pragma unroll 1
-    for (u32 at = thread_index(); at < vectors.count; at += 2 * thread_count()) {
-        Vector first = load_vector(row.view, vectors, at);
-        bool has_second = at + thread_count() < vectors.count;
-        Vector second = load_vector(row.view, vectors, has_second ? at + thread_count() : at);
-        u32 id = vectors.head + at * PER_VECTOR;
+    for (u32 at = thread_index(); at < vectors.count; at += AHEAD * thread_count()) {
+        Vector now[AHEAD];
 #pragma unroll
-        for (u32 lane = 0; lane < PER_VECTOR; lane += 4) each(id + lane, widen_four(first, lane));
-        if (!has_second) break;
-        id += thread_count() * PER_VECTOR;
+        for (u32 i = 0; i < AHEAD; i++) now[i] = next[i];
+        load(at + AHEAD * thread_count());
 #pragma unroll
-        for (u32 lane = 0; lane < PER_VECTOR; lane += 4) each(id + lane, widen_four(second, lane));
+        for (u32 i = 0; i < AHEAD; i++) {
+            if (at + i * thread_count() >= vectors.count) break;
+            u32 id = vectors.head + (at + i * thread_count()) * PER_VECTOR;
+#pragma unroll
+            for (u32 lane = 0; lane < PER_VECTOR; lane += 4) each(id + lane, widen_four(now[i], lane));
+        }
     }
     for_edges(row.view, vectors, part_of(vectors, 0, 1),
               [&](u32 id) { one(id, effective(row.call, row.args, row.view, id)); });
@@ -62,21 +73,26 @@ template <bool WITH_REST>
 DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part, Flight flight, float t,
                         const Reference &reference, u32 *count) {
     const float none = bits_float(0xFF800000u);
-    Seen seen = Seen{0.0, 0};
+    Seen seen = Seen{0.0, 0, 0};
     auto gather = [&](u32 id, float y) {
-        u32 at = atomic_add(count, 1u);
-        if (at < CAPACITY) row.shared[at] = candidate_of(key_of(y), id);
-        else if (row.scratch) row.scratch[at] = candidate_of(key_of(y), id);
+        u32 at = atomic_add(count, 1u), key = key_of(y);
+        seen.greatest = key > seen.greatest ? key : seen.greatest;
+        if (at < CAPACITY) row.shared[at] = candidate_of(key, id);
+        else if (row.scratch) row.scratch[at] = candidate_of(key, id);
     };
-    // 0 of a candidate, NaN of NaN.
-    auto term = [&](float y) {
-        return exp2_hint(y > t ? none : mul_rn(sub_rn(y, reference.greatest), reference.c));
+    // NaN of NaN.
+    auto term = [&](float y) { return exp2_hint(mul_rn(sub_rn(y, reference.greatest), reference.c)); };
+    // A candidate is nothing to the rest.
+    auto take = [&](u32 id, float &y) {
+        if (!(y > t)) return;
+        gather(id, y);
+        y = none;
     };
     auto take_one = [&](u32 id) {
         float y = effective(row.call, row.args, row.view, id);
         seen.nan |= y != y;
+        take(id, y);
         if (WITH_REST) seen.rest += (double)term(y);
-        if (y > t) gather(id, y);
     };
     if (ADJUSTED) {
         // What is read beside each logit is most of the time.
@@ -94,16 +110,16 @@ DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part
 #pragma unroll
             for (u32 lane = 0; lane < PER_VECTOR; lane += 4) {
                 Four y = widen_four(flight.vectors[i], lane);
-                if (WITH_REST) sum += (term(y.a) + term(y.b)) + (term(y.c) + term(y.d));
                 float most = max_or_nan(max_or_nan(y.a, y.b), max_or_nan(y.c, y.d));
                 // The comparison fails for NaN.
                 if (!(most <= t)) {
                     seen.nan |= most != most;
-                    if (y.a > t) gather(id + lane, y.a);
-                    if (y.b > t) gather(id + lane + 1, y.b);
-                    if (y.c > t) gather(id + lane + 2, y.c);
-                    if (y.d > t) gather(id + lane + 3, y.d);
+                    take(id + lane, y.a);
+                    take(id + lane + 1, y.b);
+                    take(id + lane + 2, y.c);
+                    take(id + lane + 3, y.d);
                 }
+                if (WITH_REST) sum += (term(y.a) + term(y.b)) + (term(y.c) + term(y.d));
             }
         }
         if (WITH_REST) seen.rest += (double)sum;

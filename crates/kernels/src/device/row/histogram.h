@@ -1,18 +1,18 @@
-// Finds where a goal is met in the whole row, by histograms of ranges of keys.
+// Finds where a goal is met in the whole row, by ranges of keys.
 //
-// A pass counts, and weighs, what lies above a window of keys, and in each of its ranges. It tells in which range the goal is met,
-// or whether above or below the window, which is the next pass's. The first window comes from the sample: it has some twentieth
-// of the row or of its mass, so that few logits are added to shared memory, and most rows take one pass. What of a range fits
-// into shared memory is gathered, and the search ends there. Each pass leaves at most a 512th of the keys, or one side of the
-// window: at most five passes.
+// The first pass has a window of keys from the sample, which has some twentieth of the row or of its mass, divided by a few
+// pivots. A thread sums in registers what lies from each pivot on: a weight is most of the work, and a choice among memory
+// words for the logits in the window, of which nearly every warp has one, took as much again. What of a range between two
+// pivots fits into shared memory is gathered, and the search ends there: most rows take one pass.
+//
+// Where it does not fit, the sample is wrong or there is none, passes go on by histograms: they count, and weigh, what lies above
+// a window, and in each of its ranges in shared memory. Each leaves at most a 512th of the keys, or one side of the window: at
+// most five.
 
 // A range of keys.
 struct Window {
     u32 low, high;
 };
-
-SHARED u32 range_counts[BUCKETS];
-SHARED u64 range_masses[BUCKETS];
 
 // Where the sample has a goal that is met by a share of the row, with room for the sample's error; all of `whole` where the
 // sample says nothing.
@@ -51,8 +51,8 @@ DEVICE Window window_of_sample(const Row &row, const Window &whole, bool by_mass
     u32 sum = 0;
     for (u32 i = start; i < start + each && i < BUCKETS; i++) sum += range_counts[i];
     u32 before = block_sum_before(sum), all = block_sum(sum);
-    // Six deviations of a share's estimate from 4096 logits, and a few logits.
-    float margin = 6.0f * sqrt_hint(share * (1.0f - share) / (float)SAMPLE_LOGITS) + 4.0f / (float)SAMPLE_LOGITS;
+    // Five deviations of a share's estimate from 4096 logits, and a few logits.
+    float margin = 5.0f * sqrt_hint(share * (1.0f - share) / (float)SAMPLE_LOGITS) + 4.0f / (float)SAMPLE_LOGITS;
     float from = (share - margin) * (float)all, to = (share + margin) * (float)all;
     for (u32 i = start; i < start + each && i < BUCKETS; i++) {
         float upper = (float)before;
@@ -69,70 +69,187 @@ DEVICE Window window_of_sample(const Row &row, const Window &whole, bool by_mass
     return is_sound ? window : whole;
 }
 
+// What a pass finds beside the ranges: what is above the window, and the mass of all it looked at.
+struct Beside {
+    Measure above;
+    u64 all;
+};
+
+// One pass over the logits from `least` to `most`: what falls into each of the window's ranges, of 2^shift keys, and beside it.
+template <bool BY_MASS>
+DEVICE Beside histogram_pass(const Row &row, const Window &window, u32 shift, float least, float most) {
+    const float from = key_value(window.low), to = value_up_to(window.high);
+    const Scale scale = scale_of(row.max, row.args.temperature);
+    Beside beside = Beside{Measure{0, 0}, 0};
+    // A thread adds up what falls into the same range one after the other: ties would all wait for one word.
+    u32 own = 0, own_count = 0;
+    u64 own_mass = 0;
+    auto add = [&](float y, u64 weight) {
+        bool is_in = y >= least && y <= most;
+        bool is_above = is_in && y > to;
+        weight = is_in ? weight : 0;
+        beside.all += weight;
+        beside.above.count += is_above;
+        beside.above.mass += is_above ? weight : 0;
+        if (!is_in || is_above || !(y >= from)) return;
+        u32 at = (key_of(y) - window.low) >> shift;
+        if (at != own) {
+            if (own_count > 0) add_to_range(own, own_count, own_mass);
+            own = at;
+            own_count = 0;
+            own_mass = 0;
+        }
+        own_count += 1;
+        own_mass += weight;
+    };
+    for_each(row.call, row.args, row.view, [&](u32, float y) { add(y, BY_MASS ? weight_at(scale, y) : 0); });
+    if (own_count > 0) add_to_range(own, own_count, own_mass);
+    block_sync();
+    beside.above = block_sum_measure(beside.above, BY_MASS);
+    beside.all = BY_MASS ? block_sum_wide(beside.all) : 0;
+    return beside;
+}
+
+// Pivots of the first pass: one above the window, the last at its lower end.
+#define PIVOTS_OF_WINDOW 6u
+
+// What lies from each pivot on, and in all: as many, or their mass.
+template <typename T>
+struct FromPivots {
+    T from[PIVOTS_OF_WINDOW], all;
+};
+
+// One pass over the logits from `least` on. Each one's own part takes no branch, so that the work of two goes side by side.
+template <typename T>
+DEVICE FromPivots<T> pivot_pass(const Row &row, const float *pivots, float least) {
+    const bool by_mass = sizeof(T) == sizeof(u64);
+    const Scale scale = scale_of(row.max, row.args.temperature);
+    FromPivots<T> sums;
+    sums.all = 0;
+#pragma unroll
+    for (u32 i = 0; i < PIVOTS_OF_WINDOW; i++) sums.from[i] = 0;
+    auto add = [&](float y, T weight) {
+        if (!(y >= least)) weight = 0;
+        sums.all += weight;
+#pragma unroll
+        for (u32 i = 0; i < PIVOTS_OF_WINDOW; i++) sums.from[i] += y >= pivots[i] ? weight : 0;
+    };
+    auto one = [&](u32, float y) { add(y, by_mass ? (T)weight_at(scale, y) : 1); };
+    for_fours<by_mass ? 1 : CHEAP_AHEAD>(
+        row,
+        [&](u32, const Four &y) {
+            if (!by_mass) {
+                // Most are below.
+                float great = max_ignoring_nan(max_ignoring_nan(y.a, y.b), max_ignoring_nan(y.c, y.d));
+                if (great < pivots[PIVOTS_OF_WINDOW - 1]) return;
+                add(y.a, 1);
+                add(y.b, 1);
+                add(y.c, 1);
+                add(y.d, 1);
+                return;
+            }
+            T a = (T)weight_at(scale, y.a), b = (T)weight_at(scale, y.b);
+            add(y.a, a);
+            add(y.b, b);
+            T c = (T)weight_at(scale, y.c), d = (T)weight_at(scale, y.d);
+            add(y.c, c);
+            add(y.d, d);
+        },
+        one);
+#pragma unroll
+    for (u32 i = 0; i < PIVOTS_OF_WINDOW; i++) sums.from[i] = block_total(sums.from[i]);
+    sums.all = block_total(sums.all);
+    return sums;
+}
+
+// Top-p's need, which is known when the whole mass is.
+DEVICE void close(Row &row, Goal &goal, u64 all) {
+    if (!goal.is_open) return;
+    goal = Goal{true, need_of(row.args.top_p, all), false};
+    // All that weighs anything is in it, unless min-p drops some.
+    row.raw_known = row.args.farthest == 0xFFFFFFFFu;
+    if (thread_index() == 0) facts.raw_mass = all;
+    block_sync();
+}
+
+// Where the search goes on after the first pass: between `low` and `high`. What a mass has above it is not counted yet.
+struct Narrowed {
+    u32 low, high;
+    // Whether the goal is known to be met there, on top of what was found.
+    bool has_goal;
+};
+
+template <typename T>
+DEVICE Narrowed narrow_by_pivots(Row &row, Goal &goal, const Window &window, u32 low, u32 high, Found &found) {
+    float pivots[PIVOTS_OF_WINDOW];
+    const float from = key_value(window.low), to = value_up_to(window.high);
+    pivots[0] = key_value(window.high + 1);
+#pragma unroll
+    for (u32 i = 1; i < PIVOTS_OF_WINDOW; i++) {
+        float pivot = to - (to - from) * ((float)i / (float)(PIVOTS_OF_WINDOW - 1));
+        pivot = pivot < to ? pivot : to;
+        pivots[i] = i + 1 < PIVOTS_OF_WINDOW && pivot > from ? pivot : from;
+    }
+    FromPivots<T> sums = pivot_pass<T>(row, pivots, key_value(low));
+    if (sizeof(T) == sizeof(u64)) close(row, goal, sums.all);
+    // The first pivot from which on it is met, and what lies above.
+    u32 at = 0;
+    u64 above = 0;
+#pragma unroll
+    for (u32 i = 0; i < PIVOTS_OF_WINDOW; i++) {
+        if (sums.from[i] >= goal.value) continue;
+        at = i + 1;
+        above = sums.from[i];
+        low = i + 1 < PIVOTS_OF_WINDOW ? key_of(pivots[i + 1]) : low;
+        high = i == 0 ? window.high : key_of(pivots[i]) - 1;
+    }
+    if (at == 0) return Narrowed{window.high + 1, high, false};
+    if (goal.by_mass) found.mass_above = above;
+    else found.above = (u32)above;
+    return Narrowed{low, high, at < PIVOTS_OF_WINDOW};
+}
+
 // True when the key is found. Else the goal is met from `low` on among the gathered, which are the candidates of a small range
-// of keys, on top of `found`.
-DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 &low, u32 high, Found &found) {
+// of keys, on top of `found`. `is_last`: what is below the range goes.
+DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 low, u32 high, bool is_last, Found &found) {
     SHARED u32 chosen[2];
     SHARED u64 chosen_mass;
-    const Row &fixed = row;
     Window window = Window{low, high};
-    if (row.view.vocab > 2 * SAMPLE_LOGITS) window = window_of_sample(row, window, goal.by_mass, share);
+    if (STAGE == 6 && row.view.vocab > 2 * SAMPLE_LOGITS) {
+        Window sampled = window_of_sample(row, window, goal.by_mass, share);
+        if (sampled.low > low && sampled.high < high) {
+            Narrowed narrowed = goal.by_mass ? narrow_by_pivots<u64>(row, goal, sampled, low, high, found)
+                                             : narrow_by_pivots<u32>(row, goal, sampled, low, high, found);
+            if (goal.by_mass && narrowed.high < sampled.low) found.above = count_from(row, FROM_ROW, sampled.low);
+            low = narrowed.low;
+            high = narrowed.high;
+            if (narrowed.has_goal) {
+                found.key = low;
+                if (low == high) {
+                    if (goal.by_mass) found.above = count_from(row, FROM_ROW, low + 1);
+                    return true;
+                }
+                found.above = gather_range(row, low, high, is_last);
+                if (row.gathered_count <= GATHER_CAPACITY) return false;
+                // They do not fit: the cut is looked for in what is left of the row.
+                row.gathered_count = 0;
+                block_zero(&is_masked_early);
+            }
+            window = Window{low, high};
+        }
+    }
     for (;;) {
         u32 shift = 0;
         while (((u64)(window.high - window.low) >> shift) >= BUCKETS) shift++;
         block_sync();
-        for (u32 i = thread_index(); i < BUCKETS; i += thread_count()) {
-            range_counts[i] = 0;
-            range_masses[i] = 0;
-        }
+        clear_ranges();
         block_sync();
-        Measure above = Measure{0, 0};
-        u64 below = 0;
-        // A thread adds up what falls into the same range one after the other: ties would all wait for one word.
-        u32 own = 0, own_count = 0;
-        u64 own_mass = 0;
-        auto flush = [&]() {
-            if (own_count == 0) return;
-            atomic_add(&range_counts[own], own_count);
-            if (goal.by_mass) atomic_add(&range_masses[own], own_mass);
-        };
-        for_each(row.call, row.args, row.view, [&](u32, float y) {
-            u32 key = key_of(y);
-            if (key < (goal.is_open ? low : window.low) || key > high) return;
-            u64 weight = goal.by_mass ? weight_of_key(fixed, key) : 0;
-            if (key > window.high) {
-                above.count += 1;
-                above.mass += weight;
-                return;
-            }
-            if (key < window.low) {
-                below += weight;
-                return;
-            }
-            u32 bucket = (key - window.low) >> shift;
-            if (bucket != own) {
-                flush();
-                own = bucket;
-                own_count = 0;
-                own_mass = 0;
-            }
-            own_count += 1;
-            own_mass += weight;
-        });
-        flush();
-        block_sync();
-        above = block_sum_measure(above, goal.by_mass);
-        u32 count_above = found.above + above.count;
-        u64 mass_above = found.mass_above + above.mass;
-        if (goal.is_open) {
-            u64 mass = below;
-            for (u32 i = thread_index(); i < BUCKETS; i += thread_count()) mass += range_masses[i];
-            mass = above.mass + block_sum_wide(mass);
-            goal = Goal{true, need_of(row.args.top_p, mass), false};
-            // All that weighs anything is in it, unless min-p drops some.
-            row.raw_known = row.args.farthest == 0xFFFFFFFFu;
-            row.raw_mass = mass;
-        }
+        const float least = key_value(low), most = value_up_to(high);
+        Beside beside = goal.by_mass ? histogram_pass<true>(row, window, shift, least, most)
+                                     : histogram_pass<false>(row, window, shift, least, most);
+        u32 count_above = found.above + beside.above.count;
+        u64 mass_above = found.mass_above + beside.above.mass;
+        close(row, goal, beside.all);
         if (met(goal, count_above, mass_above)) {
             low = window.high + 1;
             window = Window{low, high};
@@ -146,7 +263,7 @@ DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 &low, u32 hi
         u64 mass = 0;
         for (u32 i = start; i < start + each && i < BUCKETS; i++) {
             count += range_counts[BUCKETS - 1 - i];
-            mass += range_masses[BUCKETS - 1 - i];
+            mass += range_mass(BUCKETS - 1 - i);
         }
         u32 count_before = count_above + block_sum_before(count);
         u64 mass_before = mass_above + block_sum_before_wide(mass);
@@ -154,9 +271,9 @@ DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 &low, u32 hi
             u32 i = start;
             for (;;) {
                 u32 bucket = BUCKETS - 1 - i;
-                if (met(goal, count_before + range_counts[bucket], mass_before + range_masses[bucket])) break;
+                if (met(goal, count_before + range_counts[bucket], mass_before + range_mass(bucket))) break;
                 count_before += range_counts[bucket];
-                mass_before += range_masses[bucket];
+                mass_before += range_mass(bucket);
                 i++;
             }
             chosen[0] = BUCKETS - 1 - i;
@@ -181,7 +298,7 @@ DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 &low, u32 hi
         found.key = low;
         if (low == high) return true;
         if (held <= GATHER_CAPACITY) {
-            gather_range(row, low, high);
+            gather_range(row, low, high, is_last);
             return false;
         }
         window = Window{low, high};

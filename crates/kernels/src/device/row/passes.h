@@ -32,7 +32,7 @@ DEVICE T sum_gathered(const Row &row, Each each) {
 }
 
 DEVICE u32 count_from(const Row &row, int source, u32 low) {
-    if (source == FROM_ROW && low == KEY_LEAST && row.candidates != 0) return row.candidates;
+    if (source == FROM_ROW && low == KEY_LEAST && facts.candidates != 0) return facts.candidates;
     if (source == FROM_GATHERED)
         return sum_gathered<u32>(row, [=](u64 candidate) { return candidate_key(candidate) >= low; });
     return sum_row<u32>(row, [=](u32, u32 key) { return key >= low; });
@@ -44,12 +44,13 @@ DEVICE u32 count_equal(const Row &row, u32 wanted) {
 
 // The mass of the row's candidates with keys from `floor` on.
 DEVICE u64 mass_from(Row &row, u32 floor) {
-    if (floor == KEY_LEAST && row.raw_known) return row.raw_mass;
+    if (floor == KEY_LEAST && row.raw_known) return facts.raw_mass;
     const Row &fixed = row;
     u64 mass = sum_row<u64>(row, [&](u32, u32 key) { return key >= floor ? weight_of_key(fixed, key) : 0; });
     if (floor == KEY_LEAST) {
         row.raw_known = true;
-        row.raw_mass = mass;
+        if (thread_index() == 0) facts.raw_mass = mass;
+        block_sync();
     }
     return mass;
 }

@@ -23,7 +23,8 @@ DEVICE Rest bound_rest(const Row &row, double sum, float greatest) {
     if (!(row.args.temperature > 1e-30f && row.args.temperature < 1e37f)) return Rest{0, 0, false};
     float c = div_rn(LOG2_OF_E, row.args.temperature);
     float below = sub_rn(greatest, row.max);
-    double g = -(double)below / (double)row.args.temperature;
+    // Rounded up by more than the division's error.
+    double g = (double)div_rn(-below, row.args.temperature) * (1.0 + 1.0 / 1048576.0);
     double mass = sum * (double)exp2_hint(mul_rn(below, c)) * (double)WEIGHT_ONE;
     double error = 1.0 / 65536.0 + g / 2097152.0;
     double slack = 2.0 * (double)row.view.vocab;

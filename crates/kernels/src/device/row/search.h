@@ -80,7 +80,11 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
     if (row.args.temperature == 0.0f) return Prefix{max, 0, 1, true};
     u32 floor = floor_key(row), k = active_k(row);
     int source = hit ? FROM_GATHERED : FROM_ROW;
-    Limit limit = no_limit(floor);
+    // Shared, as in registers it would take those that the passes of the search need.
+    SHARED Limit limit;
+    block_sync();
+    if (thread_index() == 0) limit = no_limit(floor);
+    block_sync();
     // Top-k, then top-p: one after the other through the same search, which is most of the kernel's code.
 #pragma unroll 1
     for (int filter = 0; filter < 2; filter++) {
@@ -102,15 +106,17 @@ DEVICE Prefix search(Row &row, bool hit, u32 &top_k_key) {
                                ? limit.mass_above + limit.weight * tied_in(row, source, limit.prefix)
                                : mass_from(row, floor);
             goal = Goal{true, need_of(row.args.top_p, universe), is_open};
-            share = (float)goal.value / (float)(row.raw_known ? row.raw_mass : universe);
+            share = (float)goal.value / (float)(row.raw_known ? facts.raw_mass : universe);
             if (goal.value == 0) return Prefix{max, 0, keeps_all_ties(row) ? ALL : 1, true};
             // Top-p's cut is at top-k's value or, with the joint order, below it.
             if (limit.is_set && limit.mass_above < goal.value)
                 return top_p_prefix(row, Found{limit.prefix.key, limit.prefix.above, limit.mass_above}, limit, goal.value);
         }
-        Found found = find(row, source, goal, share, floor);
+        Found found = find(row, source, goal, share, floor, filter == 1 || row.args.top_p >= 1.0f);
         if (filter == 1) return top_p_prefix(row, found, limit, goal.value);
-        limit = limit_of(row, source, found);
+        Limit top_k_limit = limit_of(row, source, found);
+        if (thread_index() == 0) limit = top_k_limit;
+        block_sync();
         if (SEARCH == 2) source = FROM_GATHERED; // a sort gathers everything
         // Top-p looks at what top-k left alone, and so does all that follows.
         if (source == FROM_GATHERED) narrow_gathered(row, found.key);

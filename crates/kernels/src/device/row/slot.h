@@ -7,8 +7,13 @@ DEVICE void leave(const Row &row, const Boundary &boundary, u32 state) {
     if (state == SLOT_LISTED) {
         block_zero(&written);
 #pragma unroll 1
-        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
-            if (keeps(boundary, row.gathered[i])) slot->candidates[atomic_add(&written, 1u)] = row.gathered[i];
+        for (u32 start = 0; start < row.gathered_count; start += thread_count()) {
+            u32 i = start + thread_index();
+            u64 candidate = i < row.gathered_count ? row.gathered[i] : 0;
+            bool is_kept = i < row.gathered_count && keeps(boundary, candidate);
+            u32 place = take_place(&written, is_kept);
+            if (is_kept) slot->candidates[place] = candidate;
+        }
     }
     if (thread_index() != 0) return;
     slot->state = state;
@@ -27,7 +32,7 @@ DEVICE Boundary take_up(Row &row) {
     row.listed = slot->state == SLOT_LISTED;
     row.gathered_count = row.listed ? boundary.kept : 0;
     for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) row.shared[i] = slot->candidates[i];
-    row.nan = slot->status & STATUS_NAN;
+    if (thread_index() == 0) facts.nan = slot->status & STATUS_NAN;
     set_first(row, slot->max == KEY_NEGATIVE_INFINITY ? 0 : candidate_of(slot->max, 0));
     block_sync();
     return boundary;

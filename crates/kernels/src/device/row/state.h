@@ -12,19 +12,26 @@ struct Row {
     u32 gathered_count;
     // Every candidate with a greater key is among the gathered.
     u32 covered_above;
-    // Every candidate with a key from here to there is among the gathered, too.
-    u32 ties_from, ties_to;
     // The row's first candidate, 0 for none; its logit is the maximum.
     u64 first;
     float max;
-    u32 nan;
-    // How many candidates the row has, where that is known: not 0.
-    u32 candidates;
     // Whether the gathered have all that the boundary keeps, from stage 3 on.
     bool listed;
+    // Whether the facts have the mass of the whole row.
     bool raw_known;
-    u64 raw_mass;
 };
+
+// What is asked for seldom, in shared memory: registers would hold it through all passes.
+struct Facts {
+    u64 raw_mass;
+    // Every candidate with a key from here to there is among the gathered, too.
+    u32 ties_from, ties_to;
+    // How many candidates the row has, where that is known: not 0.
+    u32 candidates;
+    // Whether it has NaN.
+    u32 nan;
+};
+SHARED Facts facts;
 
 #define FROM_GATHERED 0
 #define FROM_ROW 1
@@ -58,6 +65,11 @@ DEVICE bool keeps(const Boundary &boundary, u64 candidate) {
     return boundary.kept > 0 && candidate >= candidate_of(boundary.key, boundary.id);
 }
 
+// Whether an output other than the mask, the status and the count reads the row.
+DEVICE bool reads_row(const Call &call) {
+    return call.token || call.logprob || call.raw_logprob || call.rank || call.candidate_ids;
+}
+
 DEVICE bool is_empty(const Row &row) { return row.first == 0; }
 
 DEVICE void set_first(Row &row, u64 first) {
@@ -76,8 +88,11 @@ DEVICE bool has_filter(const Row &row) {
     return active_k(row) || row.args.top_p < 1.0f || row.args.farthest != 0xFFFFFFFFu;
 }
 
+DEVICE_CALL u64 weight_of_logit(float y, float max, float temperature) {
+    return weight_of(distance_bits(y, max, temperature));
+}
 DEVICE u64 weight_of_key(const Row &row, u32 key) {
-    return weight_of(distance_bits(key_value(key), row.max, row.args.temperature));
+    return weight_of_logit(key_value(key), row.max, row.args.temperature);
 }
 
 // The least key within a distance: distances grow as keys fall.
@@ -102,4 +117,4 @@ DEVICE u32 floor_key(const Row &row) {
 }
 
 DEVICE bool covers(const Row &row, u32 key) { return key > row.covered_above; }
-DEVICE bool covers_ties(const Row &row, u32 key) { return covers(row, key) || (key >= row.ties_from && key <= row.ties_to); }
+DEVICE bool covers_ties(const Row &row, u32 key) { return covers(row, key) || (key >= facts.ties_from && key <= facts.ties_to); }

@@ -16,10 +16,9 @@ template <typename Each>
 DEVICE void for_sample(const Row &row, const Vectors &vectors, Each each) {
     const u32 wanted = SAMPLE_LOGITS / PER_VECTOR;
     u32 taken = vectors.count < wanted ? vectors.count : wanted;
-    auto place = [&](u32 i) {
-        if (vectors.count <= wanted) return i;
-        return (u32)((u64)(i / RUN_VECTORS) * (vectors.count - RUN_VECTORS) / (SAMPLE_RUNS - 1)) + i % RUN_VECTORS;
-    };
+    // From one run to the next, in vectors.
+    u32 apart = vectors.count <= wanted ? RUN_VECTORS : (vectors.count - RUN_VECTORS) / (SAMPLE_RUNS - 1);
+    auto place = [&](u32 i) { return i / RUN_VECTORS * apart + i % RUN_VECTORS; };
     if (ADJUSTED) {
 #pragma unroll 1
         for (u32 i = thread_index(); i < taken * PER_VECTOR; i += thread_count())
@@ -47,38 +46,58 @@ struct alignas(16) FourMaxima {
     float lanes[4];
 };
 
+// As many parts of the sample have a maximum each, of the lanes of a warp side by side.
+#define MOST_MAXIMA 128u
+
 // The greatest logit of the sample that as many others are greater than as the wanted share of the row makes, of the maxima
-// of pairs of threads. It errs to the low side, by the sample's great logits that share a pair; where great ones are equal,
-// it lies below all of them.
+// of parts. It errs to the low side, by the sample's great logits that share a part; where great ones are equal, it lies below
+// all of them.
 DEVICE Threshold order_statistic(const Row &row, const Vectors &vectors) {
-    SHARED FourMaxima maxima[THREADS / 8];
+    SHARED FourMaxima maxima[MOST_MAXIMA / 4];
+    const u32 count = thread_count() < MOST_MAXIMA ? thread_count() : MOST_MAXIMA, lanes = thread_count() / count;
     float mine = bits_float(0xFF800000u);
     for_sample(row, vectors, [&](float y) { mine = max_ignoring_nan(mine, y); });
-    mine = max_ignoring_nan(mine, bits_float((u32)warp_shuffle(float_bits(mine), lane_index() ^ 1)));
-    u32 sampled = vectors.count * PER_VECTOR < SAMPLE_LOGITS ? vectors.count * PER_VECTOR : SAMPLE_LOGITS;
-    u32 rank = (u32)(((u64)row.args.wanted * sampled + row.view.vocab - 1) / row.view.vocab);
-    // The higher, the more great logits share a pair: three quarters of the pairs are the greatest of 177 of 4096 logits.
-    const u32 pairs = thread_count() / 2;
-    rank = rank < pairs * 3 / 4 ? rank : pairs * 3 / 4;
-    block_sync();
-    if (thread_index() % 2 == 0) maxima[thread_index() / 8].lanes[thread_index() / 2 % 4] = mine;
-    u32 greatest = block_max(key_of(mine));
-    u32 found = KEY_NEGATIVE_INFINITY, is_none = 0;
-    if (thread_index() < pairs) {
-        float own = maxima[thread_index() / 4].lanes[thread_index() % 4];
-        u32 greater = 0;
-#pragma unroll 4
-        for (u32 i = 0; i < thread_count() / 8; i++) {
-            FourMaxima four = maxima[i];
 #pragma unroll
-            for (u32 lane = 0; lane < 4; lane++) greater += four.lanes[lane] > own;
-        }
-        if (greater >= rank) found = key_of(own);
-        is_none = key_of(own) == KEY_NEGATIVE_INFINITY;
+    for (u32 step = 1; step < lanes; step *= 2)
+        mine = max_ignoring_nan(mine, bits_float((u32)warp_shuffle(float_bits(mine), lane_index() ^ step)));
+    u32 sampled = vectors.count * PER_VECTOR < SAMPLE_LOGITS ? vectors.count * PER_VECTOR : SAMPLE_LOGITS;
+    u32 rank = (u32)((float)row.args.wanted * (float)sampled / (float)row.view.vocab) + 1;
+    // The higher, the more great logits share a part: three quarters of the maxima are the greatest of 177 of 4096 logits.
+    rank = rank < count * 3 / 4 ? rank : count * 3 / 4;
+    block_sync();
+    const u32 at = thread_index() / lanes, part = thread_index() % lanes;
+    if (part == 0 && at < count) maxima[at / 4].lanes[at % 4] = mine;
+    block_sync();
+    // The lanes that share a maximum share the others.
+    u32 greater = 0, key = key_of(mine);
+#pragma unroll 4
+    for (u32 i = part; i < count / 4; i += lanes) {
+        FourMaxima four = maxima[i];
+#pragma unroll
+        for (u32 lane = 0; lane < 4; lane++) greater += four.lanes[lane] > mine;
     }
-    found = block_max(found);
-    bool is_sparse = found == KEY_NEGATIVE_INFINITY && block_sum(is_none) >= pairs / 2;
+#pragma unroll
+    for (u32 step = 1; step < lanes; step *= 2) greater += (u32)warp_shuffle(greater, lane_index() ^ step);
+    Counts keys = block_max_counts(Counts{greater >= rank ? key : KEY_NEGATIVE_INFINITY, key});
+    u32 found = keys.first, greatest = keys.second;
+    bool is_sparse = found == KEY_NEGATIVE_INFINITY &&
+                     block_sum(part == 0 && key == KEY_NEGATIVE_INFINITY) >= count / 2;
     return Threshold{key_value(found), key_value(greatest), is_sparse};
+}
+
+// Whether the sample has at least a share of its mass above a threshold.
+DEVICE bool has_share_above(const Row &row, const Vectors &vectors, const Threshold &threshold, float share) {
+    const float c = div_rn(LOG2_OF_E, row.args.temperature);
+    u32 above = 0, all = 0;
+    for_sample(row, vectors, [&](float y) {
+        // In units that the whole sample has fewer than 2^32 of; 0 of NaN.
+        float weight = exp2_hint(mul_rn(sub_rn(y, threshold.greatest), c)) * 65536.0f;
+        u32 units = weight <= 65536.0f ? (u32)weight : 0;
+        all += units;
+        above += y > threshold.value ? units : 0;
+    });
+    Counts sums = block_sum_counts(Counts{above, all});
+    return (float)sums.first >= share * (float)sums.second;
 }
 
 DEVICE bool is_finite(float y) { return (float_bits(y) & 0x7F800000u) != 0x7F800000u; }

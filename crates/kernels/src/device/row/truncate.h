@@ -19,34 +19,54 @@ DEVICE u32 gather_where(const Row &row, u64 *out, u32 room, Belongs belongs) {
     return count;
 }
 
-// Gathers the candidates of a range of keys into shared memory, which has room for them.
-DEVICE void gather_range(Row &row, u32 low, u32 high) {
+// Gathers the candidates of a range of keys into shared memory, as far as it has room; all are counted. How many lie above it.
+// What is below the range goes: where it may, it is masked in the same read.
+DEVICE u32 gather_range(Row &row, u32 low, u32 high, bool rest_goes) {
     SHARED u32 count;
-    // One key too many may equal an end of the range: the one that −0 would have.
-    const float from = key_value(low), to = key_value(high);
+    const float from = key_value(low), to = value_up_to(high);
+    u32 above = 0;
     block_zero(&count);
-    auto one = [&](u32 id, float y) {
-        u32 key = key_of(y);
-        if (key >= low && key <= high) row.shared[atomic_add(&count, 1u)] = candidate_of(key, id);
+    auto is_in = [=](float y) { return y >= from && y <= to; };
+    auto take = [&](u32 id, float y) {
+        u32 at = atomic_add(&count, 1u);
+        if (at < GATHER_CAPACITY) row.shared[at] = candidate_of(key_of(y), id);
     };
-    for_fours(
-        row,
-        [&](u32 id, const Four &y) {
-            bool has_any = (y.a >= from && y.a <= to) || (y.b >= from && y.b <= to) || (y.c >= from && y.c <= to) ||
-                           (y.d >= from && y.d <= to);
-            if (!has_any) return;
-            one(id, y.a);
-            one(id + 1, y.b);
-            one(id + 2, y.c);
-            one(id + 3, y.d);
-        },
-        one);
+    auto one = [&](u32 id, float y) {
+        above += y > to;
+        if (is_in(y)) take(id, y);
+    };
+    if (rest_goes && may_mask_early(row.call)) {
+        Vectors vectors = vectors_of(row.view);
+        mask_where(
+            row, vectors, part_of(vectors, 0, 1),
+            [&](u32, float y) {
+                above += y > to;
+                return !(y >= from);
+            },
+            is_in, take);
+        if (thread_index() == 0) is_masked_early = 1;
+    } else {
+        for_fours<CHEAP_AHEAD>(
+            row,
+            [&](u32 id, const Four &y) {
+                above += (y.a > to) + (y.b > to) + (y.c > to) + (y.d > to);
+                if (!is_in(y.a) && !is_in(y.b) && !is_in(y.c) && !is_in(y.d)) return;
+                if (is_in(y.a)) take(id, y.a);
+                if (is_in(y.b)) take(id + 1, y.b);
+                if (is_in(y.c)) take(id + 2, y.c);
+                if (is_in(y.d)) take(id + 3, y.d);
+            },
+            one);
+    }
     block_sync();
     row.gathered = row.shared;
     row.gathered_count = count;
     row.covered_above = KEY_INFINITY;
-    row.ties_from = low;
-    row.ties_to = high;
+    if (thread_index() == 0) {
+        facts.ties_from = low;
+        facts.ties_to = high;
+    }
+    return block_sum(above);
 }
 
 // The row's first candidate, read from all of it.
@@ -82,7 +102,7 @@ DEVICE void scan(Row &row) {
             at = id;
         }
     };
-    for_fours(
+    for_fours<CHEAP_AHEAD>(
         row,
         [&](u32 id, const Four &y) {
             float most = max_or_nan(max_or_nan(y.a, y.b), max_or_nan(y.c, y.d));
@@ -97,10 +117,14 @@ DEVICE void scan(Row &row) {
             count = counted;
         },
         one);
-    row.nan = block_max(nan);
+    nan = block_max(nan);
     row.gathered_count = 0;
     row.covered_above = KEY_INFINITY;
-    row.candidates = block_sum(count);
+    count = block_sum(count);
+    if (thread_index() == 0) {
+        facts.candidates = count;
+        facts.nan = nan;
+    }
     set_first(row, block_max_candidate(best > none ? candidate_of(key_of(best), at) : 0));
 }
 
@@ -112,7 +136,8 @@ DEVICE void truncate(Row &row) {
     Part part = part_of(vectors, 0, 1);
     Flight flight = load_flight(row, vectors, ADJUSTED ? part.to : part.from + thread_index(), part.to);
     Seen seen = gather_part<false>(row, vectors, part, flight, threshold, Reference{0.0f, 0.0f}, &count);
-    row.nan = block_max(seen.nan);
+    u32 nan = block_max(seen.nan);
+    if (thread_index() == 0) facts.nan = nan;
     if (count > CAPACITY && row.scratch) {
         for (u32 i = thread_index(); i < CAPACITY; i += thread_count()) row.scratch[i] = row.shared[i];
         row.gathered = row.scratch;

@@ -5,7 +5,7 @@ DEVICE_CALL u64 random_bits(u64 seed, u64 position, u32 stream) {
     u32 a = (u32)position, b = (u32)(position >> 32), c = stream, d = 0;
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
     for (int round = 0; round < 10; round++) {
-        u64 left = wide(a, 0xD2511F53u), right = wide(c, 0xCD9E8D57u);
+        u64 left = multiply_wide(a, 0xD2511F53u), right = multiply_wide(c, 0xCD9E8D57u);
         a = (u32)(right >> 32) ^ b ^ k0;
         b = (u32)right;
         c = (u32)(left >> 32) ^ d ^ k1;

@@ -4,29 +4,28 @@
 #define WEIGHT_ONE (1ull << 42)
 #define LAST_DISTANCE_BITS 0x41E8E5BFu
 
-DEVICE u64 wide(u64 a, u64 b) { return (u64)(u32)a * (u32)b; }
-
-WEIGHT_CALL u64 weight_of(u32 magnitude) {
+// Every intermediate value of 32 bits is written as one: sums and shifts of 64 bits take the hardware twice the instructions.
+DEVICE u64 weight_of(u32 magnitude) {
     if (magnitude > LAST_DISTANCE_BITS) return 0;
-    u32 exponent = magnitude >> 23;
-    u64 significand = (magnitude & 0x007FFFFFu) | 0x00800000u;
-    u64 x = exponent >= 92 ? significand << (exponent - 92) : (92 - exponent < 64 ? significand >> (92 - exponent) : 0);
+    // The significand's 24 bits at the top of a word, so that for every exponent x comes of one shift to the right.
+    u64 significand = (u64)((magnitude & 0x007FFFFFu) | 0x00800000u) << 40;
+    u64 x = shift_right(significand, 132 - (magnitude >> 23));
 
-    u64 k = wide(x >> 32, INV_LN2_64TH) >> 51;
-    u64 r = x - ((wide(k, LN2_64TH >> 32) << 32) + wide(k, LN2_64TH & 0xFFFFFFFFu));
-    u32 n = (u32)(k >> 6), j = (u32)k & 63;
+    u32 k = multiply_high((u32)(x >> 32), (u32)INV_LN2_64TH) >> 19;
+    u64 r = x - (multiply_wide(k, (u32)LN2_64TH) + ((u64)(k * (u32)(LN2_64TH >> 32)) << 32));
+    u32 n = k >> 6, j = k & 63;
 
-    u64 r38 = r >> 20;
-    u64 square = wide(r38, r38) >> 31;
-    u64 poly = TAYLOR[2] - (wide(r38, TAYLOR[3]) >> 38);
-    poly = TAYLOR[1] - (wide(r38, poly) >> 38);
-    poly = TAYLOR[0] - (wide(r38, poly) >> 38);
-    u64 u = r - (wide(square, poly) >> 19);
+    u32 r38 = (u32)(r >> 20);
+    u32 square = (u32)(multiply_wide(r38, r38) >> 31);
+    u32 poly = (u32)TAYLOR[2] - (multiply_high(r38, (u32)TAYLOR[3]) >> 6);
+    poly = (u32)TAYLOR[1] - (multiply_high(r38, poly) >> 6);
+    poly = (u32)TAYLOR[0] - (multiply_high(r38, poly) >> 6);
+    u64 u = r - (multiply_wide(square, poly) >> 19);
 
     u64 entry = EXP2_TABLE[j];
-    u64 entry_hi = entry >> 31, entry_lo = entry & 0x7FFFFFFFu;
-    u64 u_hi = u >> 20, u_lo = u & 0xFFFFFu;
-    u64 product = (wide(entry_hi, u_hi) >> 7) + (wide(entry_hi, u_lo) >> 27) + (wide(entry_lo, u_hi) >> 38);
+    u32 entry_hi = (u32)(entry >> 31), entry_lo = (u32)entry & 0x7FFFFFFFu;
+    u32 u_hi = (u32)(u >> 20), u_lo = (u32)u & 0xFFFFFu;
+    u64 product = (multiply_wide(entry_hi, u_hi) >> 7) + ((u32)(multiply_wide(entry_hi, u_lo) >> 27) + (multiply_high(entry_lo, u_hi) >> 6));
     return (((entry - product) >> (n + 19)) + 1) >> 1;
 }
 
@@ -35,6 +34,35 @@ DEVICE u32 distance_bits(float y, float max, float temperature) {
     if (y == max) return 0;
     if (temperature == 0.0f) return 0x7F800000u;
     return float_bits(div_rn(sub_rn(y, max), temperature)) & 0x7FFFFFFFu;
+}
+
+// What the weights of a whole row are made with, if there are many: the same bits for less time.
+//
+// A division by T is one multiplication by its reciprocal, corrected twice by the remainder, which a fused multiply-add has
+// exactly. The first correction leaves one of the two floats about the quotient; the second, as the reciprocal is the
+// correctly rounded one, the rounded quotient (Markstein, IBM J. Res. Dev. 34, 1990). That is so where no remainder underflows
+// and nothing overflows. With T between 2^-30 and 2^30 they do only for a dividend below 2^-90, whose weight is that of 0
+// whatever the quotient's error, or for one so great that the quotient, an infinity or NaN in its place, weighs nothing.
+struct Scale {
+    float max, temperature, reciprocal;
+    bool is_plain;
+};
+
+DEVICE Scale scale_of(float max, float temperature) {
+    bool is_plain = temperature >= 9.313225746154785e-10f && temperature <= 1073741824.0f && max < bits_float(0x7F800000u);
+    return Scale{max, temperature, div_rn(1.0f, is_plain ? temperature : 1.0f), is_plain};
+}
+
+DEVICE u64 weight_at(const Scale &scale, float y) {
+    if (!scale.is_plain) return weight_of(distance_bits(y, scale.max, scale.temperature));
+    float difference = sub_rn(y, scale.max);
+    float quotient = mul_rn(difference, scale.reciprocal);
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        float remainder = fma_rn(-quotient, scale.temperature, difference);
+        quotient = fma_rn(remainder, scale.reciprocal, quotient);
+    }
+    return weight_of(float_bits(quotient) & 0x7FFFFFFFu);
 }
 
 // ceil(p · mass) for 0 ≤ p ≤ 1, p as the exact number that the float is.
