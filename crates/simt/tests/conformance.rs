@@ -55,6 +55,7 @@ macro_rules! suite {
                 logprob_after_filtering
                 greedy
                 invalid_parameters
+                plans_that_are_not_compiled_in
                 invalid_adjustments
                 wrong_lengths
                 every_subset_of_outputs
