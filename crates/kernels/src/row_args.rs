@@ -35,7 +35,7 @@ pub fn row_args(params: &Params<'_>, row: usize, vocab: usize, tables: &DeltaTab
     };
     let mut flags = 0;
     // Without duplication handling nothing divides a group of ties.
-    if parameters.ties == Ties::KeepAll || !plan.duplicates {
+    if !cfg!(feature = "duplicates") || parameters.ties == Ties::KeepAll || !plan.duplicates {
         flags |= KEEP_ALL;
     }
     if parameters.order == Order::Joint {
@@ -53,7 +53,8 @@ pub fn row_args(params: &Params<'_>, row: usize, vocab: usize, tables: &DeltaTab
         repetition: penalty(|penalties, row| penalties.repetition.get(row), 1.0),
         frequency: penalty(|penalties, row| penalties.frequency.get(row), 0.0),
         presence: penalty(|penalties, row| penalties.presence.get(row), 0.0),
-        delta: deltas(top_k, top_p, vocab, tables),
+        // Without truncation nobody reads them.
+        delta: if cfg!(feature = "truncation") { deltas(top_k, top_p, vocab, tables) } else { [0.0; DELTA_SIGMAS] },
         wanted: if top_k > 0 { top_k.saturating_mul(2).max(top_k.saturating_add(SPARE)) } else { UNKNOWN_COUNT },
     }
 }
