@@ -109,6 +109,7 @@ mod tests {
         assert_eq!(args(&Params::default(), 10).farthest, u32::MAX);
     }
 
+    #[cfg(feature = "truncation")]
     #[test]
     fn deltas_stay_on_the_safe_side() {
         let tables = DeltaTables::normal();
@@ -128,7 +129,8 @@ mod tests {
     fn filters_that_are_off_look_alike() {
         let off = args(&Params::default(), 7);
         assert_eq!(args(&Params::default().top_k(7).top_p(f32::INFINITY), 7), off);
-        assert_eq!((off.top_k, off.top_p, off.wanted, off.flags), (0, 1.0, 768, 0));
+        let flags = if cfg!(feature = "duplicates") { 0 } else { KEEP_ALL };
+        assert_eq!((off.top_k, off.top_p, off.wanted, off.flags), (0, 1.0, 768, flags));
         assert_eq!((off.repetition, off.frequency, off.presence), (1.0, 0.0, 0.0));
         assert_eq!(args(&Params::default().top_k(u32::MAX - 1), usize::MAX).wanted, u32::MAX);
     }
@@ -140,6 +142,7 @@ mod tests {
             let params = Params::default().ties(ties).order(order);
             row_args(&params, 0, 7, &DeltaTables::normal(), &plan).flags
         };
+        #[cfg(feature = "duplicates")]
         assert_eq!(flags(Ties::LowestId, Order::TopKThenTopP, true), 0);
         assert_eq!(flags(Ties::KeepAll, Order::TopKThenTopP, true), KEEP_ALL);
         assert_eq!(flags(Ties::LowestId, Order::Joint, false), KEEP_ALL | JOINT);

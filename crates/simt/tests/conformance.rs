@@ -183,6 +183,7 @@ fn some_real_rows(suite: &mut Suite<Backend>) {
 
 /// The rows that the first kernel is made for do not reach the second's way of running rows whole: nothing else would notice,
 /// as that is right, too.
+#[cfg(feature = "truncation")]
 #[test]
 fn streamed_rows_are_seldom_missed() {
     let missed = |rows: &[f32], vocab: usize, top_k: u32, top_p: f32| {
