@@ -227,6 +227,7 @@ fn cuda_answers_as_the_cpu_or_says_why_not() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "duplicates"), ignore = "the answers are those of a build that cuts ties")]
 fn stats_of_real_logits() {
     let printed = prints("stats", &fixture(), "--format jsonl");
     let stats: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

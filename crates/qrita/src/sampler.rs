@@ -68,7 +68,7 @@ impl Builder {
         self
     }
 
-    /// Sets the plan: the paper's ablation switches. One that is not compiled in is refused by the calls of the sampler.
+    /// Sets the plan: the paper's ablation switches.
     #[must_use]
     pub fn plan(mut self, plan: Plan) -> Self {
         self.plan = plan;
@@ -87,8 +87,9 @@ impl Builder {
     /// CPU.
     ///
     /// # Errors
-    /// The backend is not part of this build, or could not start.
+    /// The plan or the backend is not part of this build, or the backend could not start.
     pub fn build(self) -> Result<Sampler, BuildError> {
+        self.plan.validate(qrita_core::features!())?;
         match self.backend {
             BackendKind::Auto => self.auto(),
             BackendKind::Cpu => self.cpu(),

@@ -103,6 +103,12 @@ fn plans_that_are_not_compiled_in_are_refused() {
     ];
     let mut sampler = Sampler::new(BackendKind::Cpu).unwrap();
     for (compiled, plan) in plans {
+        match Sampler::builder().backend(BackendKind::Cpu).plan(plan).build() {
+            Ok(_) => assert!(compiled, "{plan:?}"),
+            Err(error) => {
+                assert!(!compiled && matches!(error, BuildError::Backend(Error::NotCompiled { .. })), "{error}");
+            }
+        }
         sampler.set_plan(plan);
         let (mut data, mut kept) = ([1.0f32, 2.0, 2.0, 0.0], [7]);
         let mut outputs = Outputs { kept: Some(&mut kept), ..Outputs::default() };
