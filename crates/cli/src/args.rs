@@ -270,10 +270,10 @@ pub(crate) struct ParameterArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) params: Option<PathBuf>,
     /// Which of several equal logits a cut keeps
-    #[arg(long, value_enum, default_value_t = TiesArg::LowestId)]
+    #[arg(long, value_enum, default_value_t = Ties::default().into())]
     pub(crate) ties: TiesArg,
     /// Over which mass top-p is taken: what top-k left, or all of it
-    #[arg(long, value_enum, default_value_t = OrderArg::TopKThenTopP)]
+    #[arg(long, value_enum, default_value_t = Order::default().into())]
     pub(crate) order: OrderArg,
     /// Ids from N on are padding, and never kept
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -307,10 +307,10 @@ pub(crate) struct EngineArgs {
 #[command(next_help_heading = "Ablation (only --no-duplicates changes the answer)")]
 pub(crate) struct PlanArgs {
     /// How a row is truncated to candidates
-    #[arg(long, value_enum, default_value_t = TruncationArg::Adaptive)]
+    #[arg(long, value_enum, default_value_t = Truncation::default().into())]
     pub(crate) truncation: TruncationArg,
     /// How the cut is found among the candidates
-    #[arg(long, value_enum, default_value_t = SearchArg::Select)]
+    #[arg(long, value_enum, default_value_t = Search::default().into())]
     pub(crate) search: SearchArg,
     /// Keep all values that equal the cut
     #[arg(long)]
@@ -328,8 +328,9 @@ impl From<PlanArgs> for Plan {
         Plan {
             truncation: args.truncation.into(),
             search: args.search.into(),
-            duplicates: !args.no_duplicates,
-            autotune: !args.no_autotune,
+            // Off where this build has no other choice.
+            duplicates: Plan::default().duplicates && !args.no_duplicates,
+            autotune: Plan::default().autotune && !args.no_autotune,
             force_fallback: args.force_fallback,
         }
     }
@@ -372,6 +373,14 @@ macro_rules! value_enum {
             fn from(value: $name) -> $target {
                 match value {
                     $($name::$variant => $target::$variant),*
+                }
+            }
+        }
+
+        impl From<$target> for $name {
+            fn from(value: $target) -> $name {
+                match value {
+                    $($target::$variant => $name::$variant),*
                 }
             }
         }

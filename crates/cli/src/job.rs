@@ -2,11 +2,11 @@
 
 use std::io::{self, IsTerminal};
 use std::ops::Range;
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use qrita::{Plan, Sampler};
+use qrita::{Builder, Plan, Sampler};
 use qrita_cli::{Contents, Tensor};
-use qrita_delta_tables::DeltaTables;
 
 use crate::args::{EngineArgs, InputArgs, RowRange};
 use crate::failure::Failure;
@@ -70,9 +70,20 @@ pub(crate) fn sampler(args: &EngineArgs, plan: Plan) -> Result<Sampler, Failure>
         builder = builder.device(args.device);
     }
     if let Some(path) = &args.tables {
-        builder = builder.tables(DeltaTables::load(path)?);
+        builder = with_tables(builder, path)?;
     }
     builder.build().map_err(Failure::Build)
+}
+
+#[cfg(feature = "truncation")]
+fn with_tables(builder: Builder, path: &Path) -> Result<Builder, Failure> {
+    Ok(builder.tables(qrita::DeltaTables::load(path)?))
+}
+
+#[cfg(not(feature = "truncation"))]
+fn with_tables(_: Builder, _: &Path) -> Result<Builder, Failure> {
+    let why = "--tables: this build does not truncate: enable the Cargo feature `truncation`";
+    Err(Failure::Usage(why.to_owned()))
 }
 
 /// A bar on a terminal, when the work is long enough to wonder about.

@@ -227,6 +227,7 @@ fn cuda_answers_as_the_cpu_or_says_why_not() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "duplicates"), ignore = "the answers are those of a build that cuts ties")]
 fn stats_of_real_logits() {
     let printed = prints("stats", &fixture(), "--format jsonl");
     let stats: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -260,7 +261,8 @@ fn stats_of_real_logits() {
         for filter in filters {
             let truncations = filter["truncations"].as_array().unwrap();
             let names: Vec<_> = truncations.iter().map(|t| t["truncation"].as_str().unwrap()).collect();
-            assert_eq!(names, ["paper", "gaussian", "quantile", "adaptive"]);
+            let all = ["paper", "gaussian", "quantile", "adaptive"];
+            assert_eq!(names, if cfg!(feature = "truncation") { &all[..] } else { &[] });
             for truncation in truncations {
                 let (hit, gathered) = (truncation["hit_rate"].as_f64().unwrap(), truncation["n_t"].as_f64().unwrap());
                 assert!((0.0..=1.0).contains(&hit) && gathered > 0.0, "{truncation}");
@@ -274,6 +276,31 @@ fn stats_of_real_logits() {
     let table = prints("stats", &fixture(), "--tensor smollm2_135m --top-p 1");
     assert!(table.starts_with("smollm2_135m: 8 rows of 49152 logits, bf16\n"), "{table}");
     assert!(table.contains("top-k 50: kept min 50, median 50") && !table.contains("top-p"), "{table}");
+}
+
+/// Values of the flags that this build has no code for.
+#[test]
+fn choices_that_are_not_compiled_in_are_refused() {
+    let file = fixture();
+    let file = file.to_str().unwrap();
+    let tables = Files::new();
+    let normal = tables.path("normal.json");
+    assert!(run(["tables", "generate", "--output", normal.to_str().unwrap()]).status.success());
+    let needs = |args: &[&str], compiled: bool, feature: &str| {
+        let args = [&["filter", file, "--rows", "1", "--top-k", "5", "--tensor", "smollm2_135m"], args].concat();
+        if compiled {
+            assert!(run(args.clone()).status.success(), "{args:?}");
+        } else {
+            let error = fails(2, &args);
+            assert!(error.contains(&format!("enable the Cargo feature `{feature}`")), "{args:?}: {error}");
+        }
+    };
+    for truncation in ["paper", "gaussian", "quantile", "adaptive"] {
+        needs(&["--truncation", truncation], cfg!(feature = "truncation"), "truncation");
+    }
+    needs(&["--tables", normal.to_str().unwrap()], cfg!(feature = "truncation"), "truncation");
+    needs(&["--search", "quaternary"], cfg!(feature = "quaternary"), "quaternary");
+    needs(&["--no-duplicates", "--no-autotune", "--truncation", "off", "--search", "binary"], true, "");
 }
 
 #[test]
@@ -307,7 +334,8 @@ fn tables_are_generated_fitted_shown_and_used() {
 
     // A table is a hint: it never changes an answer.
     let plain = prints("filter", &fixture(), "--top-k 50 --top-p 0.9 --format jsonl");
-    for truncation in ["paper", "gaussian"] {
+    let truncations = if cfg!(feature = "truncation") { &["paper", "gaussian"][..] } else { &[] };
+    for truncation in truncations {
         let args = format!("--top-k 50 --top-p 0.9 --format jsonl --truncation {truncation} --tables {fitted}");
         assert_eq!(prints("filter", &fixture(), &args), plain, "{truncation}");
     }

@@ -18,7 +18,8 @@ use crate::status::Status;
 /// backend to the same bits. A device backend copies there and back for it; its own entry points, which take device
 /// memory and a stream, are its own types.
 ///
-/// Every method validates first: an error means that nothing was launched or written. A batch of no rows is a no-op.
+/// Every method validates first, its plan too ([`Plan::validate`]): an error means that nothing was launched or written. A
+/// batch of no rows is a no-op.
 pub trait Backend {
     /// Scratch memory of the caller's. It grows to what the largest call needs, and no call after that allocates.
     type Workspace;
@@ -35,7 +36,7 @@ pub trait Backend {
     /// Stage 1: gathers the candidates above a threshold (paper, σ-truncation).
     ///
     /// # Errors
-    /// Parameters out of range, or a device's failure.
+    /// Parameters out of range, a plan that is not compiled in, or a device's failure.
     fn truncate(
         &self,
         logits: &Logits<'_>,
@@ -47,7 +48,7 @@ pub trait Backend {
     /// Stage 2: finds each row's cut, in the gathered set after a hit, else in the whole row (paper, pivot search).
     ///
     /// # Errors
-    /// Parameters out of range, `truncated` not one a row, or a device's failure.
+    /// Parameters out of range, a plan that is not compiled in, `truncated` not one a row, or a device's failure.
     fn search(
         &self,
         logits: &Logits<'_>,
@@ -57,7 +58,8 @@ pub trait Backend {
         workspace: &mut Self::Workspace,
     ) -> Result<Vec<Cut>, Error>;
 
-    /// Stage 3: finds the last token kept among those equal to the cut (paper, duplication handling).
+    /// Stage 3: finds the last token kept among those equal to the cut (paper, duplication handling). Without the feature
+    /// `duplicates` the cut's quota is not looked at: all are kept or, at temperature 0, the first.
     ///
     /// # Errors
     /// Parameters out of range, `cuts` not one a row, or a device's failure.
@@ -86,7 +88,7 @@ pub trait Backend {
     /// The whole call: all stages, fused as the backend likes, and every output asked for.
     ///
     /// # Errors
-    /// Parameters out of range, slices that do not fit the batch, or a device's failure.
+    /// Parameters out of range, a plan that is not compiled in, slices that do not fit the batch, or a device's failure.
     fn run(
         &self,
         input: Input<'_>,

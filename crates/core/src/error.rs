@@ -38,6 +38,16 @@ pub enum Error {
         /// The values that it may have.
         expected: &'static str,
     },
+    /// The plan names a choice that the build has no code for: see [`Features`](crate::Features).
+    #[error("the plan's {switch} is {value}, which is not part of this build: enable the Cargo feature `{feature}`")]
+    NotCompiled {
+        /// The field of [`Plan`](crate::Plan).
+        switch: &'static str,
+        /// Its value.
+        value: &'static str,
+        /// The Cargo feature that brings it.
+        feature: &'static str,
+    },
     /// This backend can not do what was asked.
     #[error("the {backend} backend has no {what}")]
     Unsupported {

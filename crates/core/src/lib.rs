@@ -5,6 +5,9 @@
 //! [`Key`], and the [`Backend`] trait that names the stages of the algorithm (arXiv 2602.01518): truncate, search,
 //! dedup, emit. It has no I/O, no threads and needs no `std`. The contract in words is `docs/contract.md`.
 //!
+//! The Cargo features `truncation`, `quaternary`, `duplicates` and `autotune` say which choices of a [`Plan`] there are,
+//! and are on by default: see [`Features`]. **Without `duplicates` outputs differ.**
+//!
 //! ```
 //! use qrita_core::weight::{ONE, distance, need, weight};
 //! // Two tokens, probabilities 3/4 and 1/4 but for f32's rounding; top-p 0.7 keeps the first.
@@ -43,6 +46,6 @@ pub use key::{Candidate, Key};
 pub use logits::{Dtype, Input, Logit, Logits, LogitsMut, MAX_VOCAB, Row, RowMut, Shape};
 pub use outputs::{Candidates, NO_TOKEN, Outputs};
 pub use params::{Order, Param, Params, RowParams, Ties};
-pub use plan::{Plan, Search, Truncation};
+pub use plan::{Features, Plan, Search, Truncation};
 pub use stages::{Boundary, Cut, Truncated};
 pub use status::Status;

@@ -2,19 +2,26 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qrita_core::{Backend, Boundary, Cut, Error, Input, Key, Logits, Outputs, Params, Plan, Status, Truncated};
+use qrita_core::{
+    Backend, Boundary, Cut, Error, Features, Input, Key, Logits, Outputs, Params, Plan, RowParams, Status, Truncated,
+};
+#[cfg(feature = "truncation")]
 use qrita_delta_tables::DeltaTables;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::effective::Effective;
 use crate::emit;
 use crate::exec::{Exec, over_rows};
-use crate::row::{Gathered, Prefix, RowWork};
+use crate::row::{Gathered, RowWork};
 use crate::sink::{Sink, Source};
 use crate::vector::{Isa, Kernels, Seen};
 use crate::workspace::{Slot, Workspace};
 
+/// What this crate was compiled with.
+const FEATURES: Features = qrita_core::features!();
+
 /// Below this many logits in a batch, waking other threads costs more than they save.
+#[cfg(feature = "autotune")]
 const WORTH_WAKING: usize = 1 << 16;
 
 /// Qrita on the CPU.
@@ -28,7 +35,7 @@ const WORTH_WAKING: usize = 1 << 16;
 ///
 /// let backend = CpuBackend::new();
 /// let mut workspace = backend.workspace();
-/// let logits = Logits::new(&[3.0f32, 2.0, 1.0, 1.0, 1.0, 1.0], 6)?;
+/// let logits = Logits::new(&[3.0f32, 2.0, 1.0, 1.0, 0.5, 0.5], 6)?;
 /// let rows = backend.filter(&logits, &Params::default().top_k(4), &Plan::default(), &mut workspace)?;
 /// assert_eq!(rows[0].ids, [0, 1, 2, 3]);
 /// # Ok::<(), qrita_core::Error>(())
@@ -38,6 +45,7 @@ pub struct CpuBackend {
     pool: Option<Arc<ThreadPool>>,
     threads: usize,
     isa: Isa,
+    #[cfg(feature = "truncation")]
     tables: Arc<DeltaTables>,
 }
 
@@ -75,10 +83,17 @@ impl CpuBackend {
     }
 
     fn on_calling_thread() -> CpuBackend {
-        CpuBackend { pool: None, threads: 1, isa: Isa::best(), tables: Arc::default() }
+        CpuBackend {
+            pool: None,
+            threads: 1,
+            isa: Isa::best(),
+            #[cfg(feature = "truncation")]
+            tables: Arc::default(),
+        }
     }
 
     /// The same backend with δ tables fitted to a model, for the plans that use them.
+    #[cfg(feature = "truncation")]
     #[must_use]
     pub fn with_tables(mut self, tables: DeltaTables) -> CpuBackend {
         self.tables = Arc::new(tables);
@@ -111,20 +126,35 @@ impl CpuBackend {
         self.isa.kernels().expect("an instruction set is chosen only when the processor has it")
     }
 
-    /// Runs `work` for every row: on threads of its own, or row by row with every pass divided.
+    /// A row in work.
+    fn row_work<'a, 'w>(&'a self, y: Effective<'a>, params: RowParams, plan: &Plan, exec: Exec<'w>) -> RowWork<'a, 'w> {
+        RowWork::new(
+            y,
+            params,
+            *plan,
+            self.kernels(),
+            #[cfg(feature = "truncation")]
+            &self.tables,
+            exec,
+        )
+    }
+
+    /// Runs `work` for every row: on threads of its own or, as autotune has it, on this one or with every pass divided.
+    #[cfg_attr(not(feature = "autotune"), allow(unused_variables))]
     fn each_row(
         &self,
-        shape: (usize, usize),
+        (rows, vocab): (usize, usize),
         plan: &Plan,
         workspace: &mut Workspace,
         work: impl Fn(Exec<'_>, usize) + Sync,
     ) {
-        let (rows, vocab) = shape;
         let slots = workspace.slots(self.threads);
         let on_this_thread = |slot: &mut Slot| (0..rows).for_each(|row| work(Exec::serial(slot), row));
         match &self.pool {
             None => on_this_thread(&mut slots[0]),
+            #[cfg(feature = "autotune")]
             Some(_) if plan.autotune && rows.saturating_mul(vocab) < WORTH_WAKING => on_this_thread(&mut slots[0]),
+            #[cfg(feature = "autotune")]
             Some(pool) if plan.autotune && rows < self.threads => {
                 (0..rows).for_each(|row| work(Exec::divided(pool, slots), row));
             }
@@ -142,10 +172,11 @@ impl CpuBackend {
         stage: impl Fn(&mut RowWork<'_, '_>, usize) -> T + Sync,
     ) -> Result<Vec<T>, Error> {
         params.validate(logits)?;
+        plan.validate(FEATURES)?;
         let results: Vec<Mutex<Option<T>>> = (0..logits.rows()).map(|_| Mutex::new(None)).collect();
         self.each_row((logits.rows(), logits.vocab()), plan, workspace, |exec, row| {
             let y = Effective::new(logits.row(row), params.adjustments.row(row), self.kernels());
-            let mut work = RowWork::new(y, params.row(row), *plan, self.kernels(), &self.tables, exec);
+            let mut work = self.row_work(y, params.row(row), plan, exec);
             let result = stage(&mut work, row);
             *results[row].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         });
@@ -222,12 +253,12 @@ impl Backend for CpuBackend {
     ) -> Result<Vec<Boundary>, Error> {
         Error::check_length("cuts", cuts.len(), logits.rows())?;
         self.collect(logits, params, &Plan::default(), workspace, |work, row| {
-            let Cut { max, key, above, quota, .. } = cuts[row];
-            if quota == 0 {
+            let cut = cuts[row];
+            if cut.quota == 0 {
                 return Boundary::EMPTY;
             }
-            work.seen = Seen { max: max.value(), nan: false };
-            work.dedup(Prefix { key, above: Some(above), quota })
+            work.seen = Seen { max: cut.max.value(), nan: false };
+            work.dedup_cut(cut)
         })
     }
 
@@ -279,6 +310,7 @@ impl CpuBackend {
     ) -> Result<(), Error> {
         let (rows, vocab) = (input.logits().rows(), input.logits().vocab());
         params.validate(&input.logits())?;
+        plan.validate(FEATURES)?;
         outputs.validate(rows)?;
         let sink = Sink::new(outputs, rows);
         let source = Source::new(&mut input);
@@ -289,7 +321,7 @@ impl CpuBackend {
             // this loan has ended.
             let (y, mut sink) = unsafe { (source.row(row), sink.row(row)) };
             let y = Effective::new(y, adjustments, kernels);
-            let mut work = RowWork::new(y, params.row(row), *plan, kernels, &self.tables, exec);
+            let mut work = self.row_work(y, params.row(row), plan, exec);
             let (boundary, status) = bound(&mut work, row);
             work.emit(boundary, status, &mut sink);
             if !source.is_masked() {

@@ -3,6 +3,8 @@
 //! Every kept set is a prefix of the contract's order, so one boundary describes it: the key and the id of its last
 //! token. With a key and a quota known, that is the id of the quota-th of the candidates equal to the key: a count of
 //! equals along the row that stops when the quota is met, or a look into the gathered set where that has them.
+//!
+//! Without the feature `duplicates` there are no quotas: all equals are kept or, at temperature 0, the first.
 
 use qrita_core::{Boundary, Cut, Key};
 
@@ -22,6 +24,24 @@ impl RowWork<'_, '_> {
             }
             _ => Boundary { max, key, id: u32::MAX, kept: self.count_from(source, key) as u32 },
         }
+    }
+
+    /// Stage 3 alone: the last token of a cut of the caller's.
+    #[cfg(feature = "duplicates")]
+    pub(crate) fn dedup_cut(&mut self, Cut { key, above, quota, .. }: Cut) -> Boundary {
+        self.dedup(Prefix { key, above: Some(above), quota })
+    }
+
+    /// Stage 3 alone: the last token of a cut of the caller's, whose quota is not looked at.
+    #[cfg(not(feature = "duplicates"))]
+    pub(crate) fn dedup_cut(&mut self, Cut { key, above, .. }: Cut) -> Boundary {
+        let greedy = self.params.temperature == 0.0;
+        let quota = if greedy { 1 } else { Prefix::ALL };
+        let mut boundary = self.dedup(Prefix { key, above: Some(above), quota });
+        if !greedy {
+            boundary.id = self.last_id(key);
+        }
+        boundary
     }
 
     /// Whether the gathered set has all of a prefix.
@@ -48,6 +68,7 @@ impl RowWork<'_, '_> {
     }
 
     /// The id of the `quota`-th candidate with this key; the last one's where there are fewer.
+    #[cfg(feature = "duplicates")]
     pub(crate) fn tied_id(&mut self, source: Source, key: Key, quota: u32) -> u32 {
         let mut left = quota as usize;
         let mut last = 0;
@@ -76,5 +97,35 @@ impl RowWork<'_, '_> {
             left == 0
         });
         last
+    }
+
+    /// The id of the first candidate with this key: there is no other quota than the 1 of temperature 0.
+    #[cfg(not(feature = "duplicates"))]
+    fn tied_id(&mut self, source: Source, key: Key, _quota: u32) -> u32 {
+        let (y, value) = (self.y, key.value());
+        let Slot { tile, gathered, .. } = self.exec.first();
+        if source == Source::Gathered {
+            return gathered.iter().find(|candidate| candidate.key() == key).map_or(0, |candidate| candidate.id());
+        }
+        let mut id = 0;
+        y.tiles_until(0..y.len(), tile, |first, tile| {
+            let found = tile.iter().position(|y| *y == value);
+            id = found.map_or(0, |i| first as u32 + i as u32);
+            found.is_some()
+        });
+        id
+    }
+
+    /// The id of the row's last candidate with this key.
+    #[cfg(not(feature = "duplicates"))]
+    fn last_id(&mut self, key: Key) -> u32 {
+        let (y, value) = (self.y, key.value());
+        let mut id = 0;
+        y.tiles(0..y.len(), &mut self.exec.first().tile, |first, tile| {
+            if let Some(i) = tile.iter().rposition(|y| *y == value) {
+                id = first as u32 + i as u32;
+            }
+        });
+        id
     }
 }

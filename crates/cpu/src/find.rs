@@ -3,7 +3,7 @@
 
 use qrita_core::{Candidate, Key, Search};
 
-use crate::pivot::{self, Found, Goal, Tally};
+use crate::pivot::{self, EachPivot, Found, Goal, MOST_PIVOTS, Tally};
 use crate::row::{RowWork, Source};
 use crate::workspace::Slot;
 
@@ -14,7 +14,8 @@ impl RowWork<'_, '_> {
         // What weighs nothing can not help to meet a need.
         let floor = if goal.needs_mass() { floor.max(self.least_key(1)) } else { floor };
         match (self.plan.search, source) {
-            (Search::Quaternary, _) => pivot::search(goal, floor, max, 3, |at| self.tally(source, goal, at)),
+            // Where quaternary search is not compiled in, no plan that names it gets here.
+            (Search::Quaternary, _) => pivot::search(goal, floor, max, MOST_PIVOTS, |at| self.tally(source, goal, at)),
             (Search::Binary, _) => pivot::search(goal, floor, max, 1, |at| self.tally(source, goal, at)),
             (Search::Select, Source::Row) => self.search_histogram(goal, floor, max),
             (Search::Sort, Source::Row) => {
@@ -30,9 +31,9 @@ impl RowWork<'_, '_> {
     }
 
     /// One pass of the pivot search.
-    fn tally(&mut self, source: Source, goal: Goal, at: [u32; 3]) -> [Tally; 3] {
+    fn tally(&mut self, source: Source, goal: Goal, at: EachPivot<u32>) -> EachPivot<Tally> {
         let (y, kernels, law) = (self.y, self.kernels, self.law(Key::LEAST));
-        let tally_tile = |tile: &[f32], weights: &mut [u64], tallies: &mut [Tally; 3]| {
+        let tally_tile = |tile: &[f32], weights: &mut [u64], tallies: &mut EachPivot<Tally>| {
             if goal.needs_mass() {
                 kernels.weights(tile, &law, weights);
             }
@@ -46,7 +47,7 @@ impl RowWork<'_, '_> {
         match source {
             Source::Gathered => {
                 let Slot { gathered, tile, weights, .. } = self.exec.first();
-                let mut tallies = <[Tally; 3]>::default();
+                let mut tallies = EachPivot::<Tally>::default();
                 weights.fill(0);
                 for part in gathered.chunks(tile.len()) {
                     tile.iter_mut().zip(part).for_each(|(y, candidate)| *y = candidate.logit());
@@ -57,12 +58,12 @@ impl RowWork<'_, '_> {
             Source::Row => {
                 self.exec.pass(y.len(), |slot, range| {
                     let Slot { tile, weights, part, .. } = slot;
-                    let mut tallies = <[Tally; 3]>::default();
+                    let mut tallies = EachPivot::<Tally>::default();
                     weights.fill(0);
                     y.tiles(range, tile, |_, tile| tally_tile(tile, &mut weights[..tile.len()], &mut tallies));
                     part.tallies = tallies;
                 });
-                self.exec.slots.iter().fold(Default::default(), |sum: [Tally; 3], slot| {
+                self.exec.slots.iter().fold(Default::default(), |sum: EachPivot<Tally>, slot| {
                     std::array::from_fn(|i| sum[i].merge(slot.part.tallies[i]))
                 })
             }

@@ -6,6 +6,10 @@
 //! cut is not the same within the bounds. What the gathered set can not answer is found by histograms of keys
 //! (`histogram.rs`). The paper's own stages, σ-truncation (`truncate.rs`) and pivot search (`pivot.rs`), are there to be
 //! chosen by [`Plan`](qrita_core::Plan), with the same output bits.
+//!
+//! The Cargo features `truncation`, `quaternary`, `duplicates` and `autotune`, all on by default, are
+//! [`Features`](qrita_core::Features): a plan that names what is not compiled in is refused. **Without `duplicates` outputs
+//! differ**: all values equal to a cut are kept.
 #![deny(missing_docs)]
 
 mod backend;
@@ -14,11 +18,13 @@ mod effective;
 mod emit;
 mod exec;
 mod find;
+mod gather;
 mod histogram;
 mod passes;
 mod pivot;
 mod row;
 mod sink;
+#[cfg(feature = "truncation")]
 mod truncate;
 mod vector;
 mod workspace;

@@ -17,6 +17,12 @@
 
 use qrita_core::Key;
 
+/// The most pivots of a pass: what is not compiled in is not tallied either.
+pub(crate) const MOST_PIVOTS: usize = if cfg!(feature = "quaternary") { 3 } else { 1 };
+
+/// One number for each pivot.
+pub(crate) type EachPivot<T> = [T; MOST_PIVOTS];
+
 /// What to reach, counting from the largest candidate down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
@@ -101,7 +107,7 @@ impl Tally {
     }
 }
 
-/// Searches `low ..= high` for the key that meets `goal`, with `pivots` pivots a pass (1 or 3).
+/// Searches `low ..= high` for the key that meets `goal`, with `pivots` pivots a pass: 1 or [`MOST_PIVOTS`].
 ///
 /// `pass` tallies the candidates from each pivot on; unused pivots repeat the last. The goal must be met by the
 /// candidates from `low` on and none may lie above `high`.
@@ -110,12 +116,12 @@ pub(crate) fn search(
     mut low: Key,
     mut high: Key,
     pivots: usize,
-    mut pass: impl FnMut([u32; 3]) -> [Tally; 3],
+    mut pass: impl FnMut(EachPivot<u32>) -> EachPivot<Tally>,
 ) -> Found {
     loop {
         let span = u64::from(high.bits() - low.bits()) + 1;
         let pivot = |i: usize| low.bits() + (span * i.min(pivots) as u64 / (pivots as u64 + 1)) as u32;
-        let at = [pivot(1), pivot(2), pivot(3)];
+        let at: EachPivot<u32> = std::array::from_fn(|i| pivot(i + 1));
         let tallies = pass(at);
         let (start, end) = (low.bits(), high.bits());
         let mut upper = end;
@@ -173,7 +179,8 @@ mod tests {
                 above: above.clone().count() as u32,
                 mass_above: above.map(|&key| weight(key)).sum(),
             };
-            for (pivots, most) in [(1, 33), (3, 17)] {
+            let passes_of = [(1, 33), (3, 17)];
+            for (pivots, most) in passes_of.into_iter().filter(|(pivots, _)| *pivots <= MOST_PIVOTS) {
                 let mut passes = 0;
                 let (low, high) = (Key::from_bits(0), Key::from_bits(keys[0]));
                 let found = search(goal, low, high, pivots, |at| {

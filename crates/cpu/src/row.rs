@@ -6,6 +6,7 @@
 
 use qrita_core::weight::{LAST_DISTANCE_BITS, ONE, distance, need, weight};
 use qrita_core::{Boundary, Key, Order, Plan, RowParams, Search, Status, Ties};
+#[cfg(feature = "truncation")]
 use qrita_delta_tables::DeltaTables;
 
 use crate::effective::Effective;
@@ -65,6 +66,7 @@ pub(crate) struct RowWork<'a, 'w> {
     pub(crate) params: RowParams,
     pub(crate) plan: Plan,
     pub(crate) kernels: &'static Kernels,
+    #[cfg(feature = "truncation")]
     pub(crate) tables: &'a DeltaTables,
     pub(crate) exec: Exec<'w>,
     /// The row's maximum and NaN, from stage 1 on.
@@ -84,7 +86,7 @@ impl<'a, 'w> RowWork<'a, 'w> {
         params: RowParams,
         plan: Plan,
         kernels: &'static Kernels,
-        tables: &'a DeltaTables,
+        #[cfg(feature = "truncation")] tables: &'a DeltaTables,
         exec: Exec<'w>,
     ) -> Self {
         let gathered = Gathered { covered_above: Key::INFINITY };
@@ -93,6 +95,7 @@ impl<'a, 'w> RowWork<'a, 'w> {
             params,
             plan,
             kernels,
+            #[cfg(feature = "truncation")]
             tables,
             exec,
             seen: Seen::NOTHING,
@@ -139,7 +142,7 @@ impl<'a, 'w> RowWork<'a, 'w> {
 
     fn keeps_all_ties(&self) -> bool {
         // Without duplication handling nothing divides a group of ties.
-        self.params.ties == Ties::KeepAll || !self.plan.duplicates
+        !cfg!(feature = "duplicates") || self.params.ties == Ties::KeepAll || !self.plan.duplicates
     }
 
     fn k(&self) -> Option<u32> {

@@ -18,10 +18,9 @@
 //! set grows by about `k·ln(V/k)` candidates in all; on an ascending row by every one, for one partition of the set per
 //! multiple of `k` logits: linear still.
 
-use qrita_core::{Boundary, Candidate, Key, Truncation};
+use qrita_core::{Candidate, Key, Truncation};
 
 use crate::effective::{Effective, TILE};
-use crate::emit::with_ties;
 use crate::row::{Gathered, RowWork};
 use crate::vector::Seen;
 use crate::workspace::Slot;
@@ -74,48 +73,6 @@ impl RowWork<'_, '_> {
         }
     }
 
-    /// Notes the row's maximum and NaN, and gathers nothing.
-    pub(crate) fn scan_only(&mut self) {
-        self.gather_above(f32::INFINITY);
-    }
-
-    /// Gathers what a boundary keeps, in the first slot, by ascending id.
-    pub(crate) fn gather_kept(&mut self, boundary: Boundary) {
-        let (y, kernels, key) = (self.y, self.kernels, boundary.key.value());
-        self.exec.pass(y.len(), |slot, range| {
-            let Slot { tile, gathered, part, .. } = slot;
-            gathered.clear();
-            part.seen = Seen::NOTHING;
-            y.tiles(range, tile, |first, tile| {
-                let with_ties = with_ties(boundary, first, tile.len());
-                let (head, tail) = tile.split_at(with_ties);
-                kernels.scan(head, first as u32, key.next_down(), gathered, &mut part.seen);
-                kernels.scan(tail, (first + with_ties) as u32, key, gathered, &mut part.seen);
-            });
-        });
-        self.merge_gathered();
-    }
-
-    /// Gathers the candidates with keys from `low` on, in the first slot, by ascending id.
-    pub(crate) fn gather_from(&mut self, low: Key) {
-        self.gather_above(low.value().next_down());
-    }
-
-    /// Gathers the candidates above a threshold in the first slot, by ascending id.
-    fn gather_above(&mut self, threshold: f32) {
-        let (y, kernels) = (self.y, self.kernels);
-        self.exec.pass(y.len(), |slot, range| {
-            let Slot { tile, gathered, part, .. } = slot;
-            gathered.clear();
-            part.seen = Seen::NOTHING;
-            y.tiles(range, tile, |first, tile| {
-                kernels.scan(tile, first as u32, threshold, gathered, &mut part.seen);
-            });
-        });
-        self.merge_gathered();
-        self.gathered = Gathered { covered_above: Key::new(threshold) };
-    }
-
     fn gather_rising(&mut self, k: usize) {
         let (y, kernels) = (self.y, self.kernels);
         self.exec.pass(y.len(), |slot, range| {
@@ -134,17 +91,6 @@ impl RowWork<'_, '_> {
         let Slot { gathered, ordered, .. } = self.exec.first();
         let covered_above = if gathered.len() >= k { reduce(gathered, ordered, k).key() } else { Key::NEG_INFINITY };
         self.gathered = Gathered { covered_above };
-    }
-
-    /// Joins what the slots gathered and saw. The slots' parts of the row ascend, so the ids do.
-    fn merge_gathered(&mut self) {
-        let [first, rest @ ..] = &mut *self.exec.slots else { return };
-        for slot in rest {
-            first.gathered.extend_from_slice(&slot.gathered);
-            first.part.seen.max = first.part.seen.max.max(slot.part.seen.max);
-            first.part.seen.nan |= slot.part.seen.nan;
-        }
-        self.seen = first.part.seen;
     }
 
     /// The static threshold of the plan; −∞, which gathers everything, where the sample gives none.
@@ -177,27 +123,6 @@ impl RowWork<'_, '_> {
         let margin = if plan.truncation == Truncation::Paper { 0.2 * t.abs() } else { SIGMA_MARGIN * sigma };
         let threshold = (t - margin) as f32;
         if threshold.is_nan() { f32::NEG_INFINITY } else { threshold }
-    }
-
-    /// Whether these are candidates of the row by ascending id, and all that it has above the threshold.
-    pub(crate) fn has_gathered(&mut self, gathered: &[Candidate], threshold: f32) -> bool {
-        let y = self.y;
-        let is_of_row = |candidate: &Candidate| {
-            let (id, mut logit) = (candidate.id() as usize, [f32::NEG_INFINITY]);
-            if id < y.len() {
-                y.fill(id, &mut logit);
-            }
-            candidate.key() > Key::NEG_INFINITY && candidate.key() == Key::new(logit[0])
-        };
-        let above = gathered.iter().filter(|candidate| candidate.key() > Key::new(threshold)).count();
-        gathered.is_sorted_by(|a, b| a.id() < b.id())
-            && gathered.iter().all(is_of_row)
-            && above == self.count_above(Key::new(threshold))
-    }
-
-    /// Whether the gathered set contains every candidate with a key from `key` on.
-    pub(crate) fn covers(&self, key: Key) -> bool {
-        key > self.gathered.covered_above
     }
 }
 

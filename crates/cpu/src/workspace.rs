@@ -3,6 +3,7 @@
 use qrita_core::Candidate;
 
 use crate::effective::TILE;
+use crate::pivot::{EachPivot, Tally};
 use crate::vector::Seen;
 
 /// Buckets of a histogram over a range of keys.
@@ -58,6 +59,7 @@ pub(crate) struct Slot {
     /// Candidates in other orders: partitioned, sorted.
     pub(crate) ordered: Vec<Candidate>,
     /// Logits spread over the row.
+    #[cfg(feature = "truncation")]
     pub(crate) sample: Vec<f32>,
     /// The bucket of each logit of the tile.
     pub(crate) buckets: Box<[u32; TILE]>,
@@ -78,7 +80,7 @@ pub(crate) struct Part {
     pub(crate) sum: f64,
     pub(crate) least: f32,
     pub(crate) greatest: f32,
-    pub(crate) tallies: [crate::pivot::Tally; 3],
+    pub(crate) tallies: EachPivot<Tally>,
 }
 
 impl Default for Part {
@@ -102,6 +104,7 @@ impl Default for Slot {
             weights: Box::new([0; TILE]),
             gathered: Vec::new(),
             ordered: Vec::new(),
+            #[cfg(feature = "truncation")]
             sample: Vec::new(),
             buckets: Box::new([0; TILE]),
             histogram: Box::new([Bucket::default(); BUCKETS + 1]),
@@ -113,11 +116,15 @@ impl Default for Slot {
 
 impl Slot {
     fn bytes(&self) -> usize {
+        #[cfg(feature = "truncation")]
+        let sample = self.sample.capacity() * size_of::<f32>();
+        #[cfg(not(feature = "truncation"))]
+        let sample = 0;
         size_of::<Slot>()
             + TILE * (size_of::<f32>() + size_of::<u64>() + size_of::<u32>())
             + (BUCKETS + 1) * size_of::<Bucket>()
             + (self.gathered.capacity() + self.ordered.capacity()) * size_of::<Candidate>()
-            + self.sample.capacity() * size_of::<f32>()
+            + sample
             + self.tile_masses.capacity() * size_of::<u64>()
     }
 }

@@ -2,9 +2,7 @@
 //! right cut.
 
 use proptest::prelude::*;
-use qrita_core::{
-    Backend, Boundary, Candidate, Cut, Key, Logits, Outputs, Params, Plan, Search, Status, Truncated, Truncation,
-};
+use qrita_core::{Backend, Boundary, Candidate, Cut, Key, Logits, Outputs, Params, Plan, Status, Truncated};
 use qrita_cpu::CpuBackend;
 
 fn key() -> impl Strategy<Value = Key> {
@@ -30,13 +28,12 @@ proptest! {
         cut in (key(), key(), any::<u32>(), any::<u32>(), any::<u32>()),
         boundary in (key(), key(), any::<u32>(), any::<u32>()),
         (top_k, top_p) in (0u32..50, 0.0f32..1.2),
-        search in prop::sample::select(vec![Search::Quaternary, Search::Binary, Search::Sort, Search::Select]),
+        plan in prop::sample::select(Plan::all().collect::<Vec<_>>()),
     ) {
         let backend = CpuBackend::with_threads(1).unwrap();
         let mut workspace = backend.workspace();
         let logits = Logits::new(&row, row.len()).unwrap();
         let params = Params::default().top_k(top_k).top_p(top_p);
-        let plan = Plan { truncation: Truncation::Off, search, ..Plan::default() };
 
         let right = backend.truncate(&logits, &params, &plan, &mut workspace).unwrap();
         let right = backend.search(&logits, &params, &plan, &right, &mut workspace).unwrap();

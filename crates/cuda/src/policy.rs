@@ -82,7 +82,7 @@ pub(crate) fn blocks(multiprocessors: u32) -> u32 {
 
 /// The shape for `rows` of `vocab` logits under a plan: enough blocks to fill the device.
 pub(crate) fn shape(rows: usize, vocab: usize, plan: &Plan, multiprocessors: u32) -> LaunchShape {
-    let (streamed, autotune) = (is_streamed(plan), plan.autotune);
+    let (streamed, autotune) = (is_streamed(plan), cfg!(feature = "autotune") && plan.autotune);
     if vocab < STREAM_VOCAB {
         return LaunchShape::whole(threads(autotune));
     }
@@ -114,6 +114,7 @@ mod tests {
 
     const DEFAULT: fn() -> Plan = Plan::default;
 
+    #[cfg(all(feature = "truncation", feature = "autotune"))]
     #[test]
     fn small_batches_are_split_and_large_ones_are_not() {
         let shape_of = |rows| shape(rows, 128_256, &DEFAULT(), 132);

@@ -179,8 +179,10 @@ impl CudaSampler {
     /// [`DeviceAdjustments`]; the other is faster.
     ///
     /// # Errors
-    /// [`Error::Device`] when the kernels cannot be compiled or loaded.
+    /// [`Error::NotCompiled`] for a plan that this build does not have, [`Error::Device`] when the kernels cannot be compiled
+    /// or loaded.
     pub fn new(context: &Context, dtype: Dtype, plan: Plan, adjusted: bool) -> Result<CudaSampler, Error> {
+        plan.validate(qrita_core::features!())?;
         let threads = policy::threads(plan.autotune);
         let whole = Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 };
         // Any shape has these threads; with one kernel it has no others.
@@ -215,6 +217,7 @@ impl CudaSampler {
     }
 
     /// The same sampler with δ tables fitted to a model, for the plans that use them.
+    #[cfg(feature = "truncation")]
     #[must_use]
     pub fn with_tables(mut self, tables: DeltaTables) -> CudaSampler {
         self.tables = Arc::new(tables);

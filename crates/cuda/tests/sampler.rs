@@ -272,8 +272,10 @@ fn a_shape_is_fixed_or_refused() {
     let seeds = [3; ROWS];
     let params = params(&seeds);
     let right = by_backend(&context, &params);
-    for autotune in [true, false] {
-        let plan = Plan { autotune, ..Plan::default() };
+    for plan in [true, false].map(|autotune| Plan { autotune, ..Plan::default() }) {
+        if Plan::all().all(|other| other != plan) {
+            continue;
+        }
         let sampler = CudaSampler::new(&context, Dtype::Bf16, plan, false).unwrap();
         let shapes = sampler.shapes();
         assert!(!shapes.is_empty());

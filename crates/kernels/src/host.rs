@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use qrita_core::{
-    Backend, Boundary, Candidate, Cut, Error, Input, Key, Logits, Outputs, Param, Params, Plan, Shape, Sparse, Status,
-    Truncated, with_dtype,
+    Backend, Boundary, Candidate, Cut, Error, Features, Input, Key, Logits, Outputs, Param, Params, Plan, Shape,
+    Sparse, Status, Truncated, with_dtype,
 };
 use qrita_delta_tables::DeltaTables;
 
@@ -17,6 +17,9 @@ use crate::device::Device;
 use crate::row_args::row_args;
 use crate::source::{MOST_CHUNKS, Specialization, Stage, is_streamed, row_blocks};
 use crate::workspace::{SPLIT_ROWS, Split, Workspace};
+
+/// What this crate was compiled with.
+const FEATURES: Features = qrita_core::features!();
 
 /// Qrita on a device, for callers with host memory.
 ///
@@ -35,6 +38,7 @@ impl<D: Device> HostBackend<D> {
     }
 
     /// The same backend with δ tables fitted to a model, for the plans that use them.
+    #[cfg(feature = "truncation")]
     #[must_use]
     pub fn with_tables(mut self, tables: DeltaTables) -> HostBackend<D> {
         self.tables = Arc::new(tables);
@@ -133,6 +137,7 @@ impl<D: Device> HostBackend<D> {
         let logits = input.logits();
         let Shape { rows, vocab, .. } = logits.shape();
         params.validate(&logits)?;
+        plan.validate(FEATURES)?;
         outputs.validate(rows)?;
         if rows == 0 {
             return Ok(());
@@ -475,6 +480,7 @@ impl<D: Device> Backend for HostBackend<D> {
     ) -> Result<Vec<Truncated>, Error> {
         let (rows, vocab) = (logits.rows(), logits.vocab());
         params.validate(logits)?;
+        plan.validate(FEATURES)?;
         if rows == 0 {
             return Ok(Vec::new());
         }
@@ -513,6 +519,7 @@ impl<D: Device> Backend for HostBackend<D> {
     ) -> Result<Vec<Cut>, Error> {
         Error::check_length("truncated", truncated.len(), logits.rows())?;
         params.validate(logits)?;
+        plan.validate(FEATURES)?;
         if truncated.is_empty() {
             return Ok(Vec::new());
         }
@@ -561,18 +568,23 @@ impl<D: Device> Backend for HostBackend<D> {
         if cuts.is_empty() {
             return Ok(Vec::new());
         }
-        let stage_row = |cut: &Cut| match cut.quota {
+        let stage_row = |(row, cut): (usize, &Cut)| match cut.quota {
             0 => empty_row(),
             quota => StageRow {
                 max: cut.max.bits(),
                 key: cut.key.bits(),
                 above: cut.above,
                 tied: cut.tied,
-                quota,
+                // Without duplication handling all that are tied are kept or, at temperature 0, the first.
+                quota: match params.temperature.get(row) {
+                    _ if FEATURES.duplicates => quota,
+                    0.0 => 1,
+                    _ => cut.tied,
+                },
                 ..empty_row()
             },
         };
-        let stage_rows: Vec<StageRow> = cuts.iter().map(stage_row).collect();
+        let stage_rows: Vec<StageRow> = cuts.iter().enumerate().map(stage_row).collect();
         let found = self.run_stage(logits, params, &Plan::default(), Stage::Dedup, &stage_rows, |_| Ok(()))?;
         let boundary = |row: &StageRow| Boundary {
             max: Key::from_bits(row.max),

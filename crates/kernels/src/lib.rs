@@ -4,6 +4,10 @@
 //! over warps and blocks, sort), `row` (the stages). `policy.h` has the constants apart from the
 //! algorithm, `portability.h` all that differs between vendors. There is one kernel, `qrita`, which a build specialises by
 //! macros: see [`Specialization`]. What the host needs to know to launch it is here too: [`Call`], [`Workspace`].
+//!
+//! The Cargo features `truncation`, `quaternary`, `duplicates` and `autotune`, all on by default, are
+//! [`Features`](qrita_core::Features). The text is the same in every build; a plan that names what is not compiled in is
+//! refused, so that no kernel with it is made. **Without `duplicates` outputs differ**: all values equal to a cut are kept.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

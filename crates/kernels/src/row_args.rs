@@ -35,7 +35,7 @@ pub fn row_args(params: &Params<'_>, row: usize, vocab: usize, tables: &DeltaTab
     };
     let mut flags = 0;
     // Without duplication handling nothing divides a group of ties.
-    if parameters.ties == Ties::KeepAll || !plan.duplicates {
+    if !cfg!(feature = "duplicates") || parameters.ties == Ties::KeepAll || !plan.duplicates {
         flags |= KEEP_ALL;
     }
     if parameters.order == Order::Joint {
@@ -53,7 +53,8 @@ pub fn row_args(params: &Params<'_>, row: usize, vocab: usize, tables: &DeltaTab
         repetition: penalty(|penalties, row| penalties.repetition.get(row), 1.0),
         frequency: penalty(|penalties, row| penalties.frequency.get(row), 0.0),
         presence: penalty(|penalties, row| penalties.presence.get(row), 0.0),
-        delta: deltas(top_k, top_p, vocab, tables),
+        // Without truncation nobody reads them.
+        delta: if cfg!(feature = "truncation") { deltas(top_k, top_p, vocab, tables) } else { [0.0; DELTA_SIGMAS] },
         wanted: if top_k > 0 { top_k.saturating_mul(2).max(top_k.saturating_add(SPARE)) } else { UNKNOWN_COUNT },
     }
 }
@@ -108,6 +109,7 @@ mod tests {
         assert_eq!(args(&Params::default(), 10).farthest, u32::MAX);
     }
 
+    #[cfg(feature = "truncation")]
     #[test]
     fn deltas_stay_on_the_safe_side() {
         let tables = DeltaTables::normal();
@@ -127,7 +129,8 @@ mod tests {
     fn filters_that_are_off_look_alike() {
         let off = args(&Params::default(), 7);
         assert_eq!(args(&Params::default().top_k(7).top_p(f32::INFINITY), 7), off);
-        assert_eq!((off.top_k, off.top_p, off.wanted, off.flags), (0, 1.0, 768, 0));
+        let flags = if cfg!(feature = "duplicates") { 0 } else { KEEP_ALL };
+        assert_eq!((off.top_k, off.top_p, off.wanted, off.flags), (0, 1.0, 768, flags));
         assert_eq!((off.repetition, off.frequency, off.presence), (1.0, 0.0, 0.0));
         assert_eq!(args(&Params::default().top_k(u32::MAX - 1), usize::MAX).wanted, u32::MAX);
     }
@@ -139,6 +142,7 @@ mod tests {
             let params = Params::default().ties(ties).order(order);
             row_args(&params, 0, 7, &DeltaTables::normal(), &plan).flags
         };
+        #[cfg(feature = "duplicates")]
         assert_eq!(flags(Ties::LowestId, Order::TopKThenTopP, true), 0);
         assert_eq!(flags(Ties::KeepAll, Order::TopKThenTopP, true), KEEP_ALL);
         assert_eq!(flags(Ties::LowestId, Order::Joint, false), KEEP_ALL | JOINT);

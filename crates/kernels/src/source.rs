@@ -176,7 +176,8 @@ pub fn search_index(search: Search) -> u32 {
 /// Whether the first of two kernels under `plan` is [`Stage::Stream`]: where nothing is to be shown of the paper's truncation
 /// and search.
 pub fn is_streamed(plan: &Plan) -> bool {
-    matches!(plan.truncation, Truncation::Quantile | Truncation::Adaptive)
+    cfg!(feature = "truncation")
+        && matches!(plan.truncation, Truncation::Quantile | Truncation::Adaptive)
         && plan.search == Search::Select
         && !plan.force_fallback
 }

@@ -90,7 +90,8 @@ impl Workspace {
     }
 }
 
-#[cfg(test)]
+// A build without truncation streams under no plan, and needs room for less.
+#[cfg(all(test, feature = "truncation"))]
 mod tests {
     use qrita_core::{Search, Truncation};
 

@@ -56,27 +56,39 @@
 //!
 //! # Features
 //!
-//! * `cpu` (default): the rayon and SIMD backend, and [`DeltaTables`].
-//! * `cuda`: the CUDA backend, and [`DeltaTables`]. It builds on every machine and needs neither a toolkit nor a device:
-//!   the driver and NVRTC are loaded at run time, and where they are missing, [`BackendKind::Auto`] takes the CPU.
+//! * `cpu` (default): the rayon and SIMD backend.
+//! * `cuda`: the CUDA backend. It builds on every machine and needs neither a toolkit nor a device: the driver and NVRTC
+//!   are loaded at run time, and where they are missing, [`BackendKind::Auto`] takes the CPU.
 //! * `serde`: [`Plan`] and the policies can be written to and read from files.
 //!
 //! Without any backend the crate still compiles, and [`Sampler::new`] says that none is there.
+//!
+//! Four more, on by default, are choices of a [`Plan`]. Off, a choice is compiled out of every backend, [`Plan::default`] and
+//! [`Plan::paper`] do without it, and a plan that names it is refused as [`Error::NotCompiled`]:
+//!
+//! | feature | off, this is gone | outputs |
+//! |---|---|---|
+//! | `truncation` | every [`Truncation`] but `Off`, `DeltaTables` and what takes them; rows are searched whole | the same |
+//! | `quaternary` | [`Search::Quaternary`]; the paper's search is [`Search::Binary`] | the same |
+//! | `duplicates` | [`Plan::duplicates`], the handling of ties at a cut | **differ**: as under [`Ties::KeepAll`], all values equal to a cut are kept |
+//! | `autotune` | [`Plan::autotune`], the choice of launch shapes and of how threads share rows | the same |
+//!
+//! With `default-features = false` all four are off: **name `duplicates` at least**, or ties are not cut as a stable sort
+//! cuts them.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-#![cfg_attr(not(any(feature = "cpu", feature = "cuda")), allow(rustdoc::broken_intra_doc_links))]
 
 mod kind;
 mod sampler;
 
 pub use kind::{Availability, BackendKind, UnknownBackend, available};
 pub use qrita_core::{
-    Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, Cut, Dtype, Error, Filtered, Input, Key, Logit,
-    Logits, LogitsMut, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param, Params, Penalties, Plan, Row, RowMut, RowParams,
-    Sampled, Search, Shape, Sparse, Status, Ties, Truncated, Truncation, bf16, f16, logarithm, philox, weight,
-    with_dtype,
+    Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, Cut, Dtype, Error, Features, Filtered, Input, Key,
+    Logit, Logits, LogitsMut, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param, Params, Penalties, Plan, Row, RowMut,
+    RowParams, Sampled, Search, Shape, Sparse, Status, Ties, Truncated, Truncation, bf16, f16, logarithm, philox,
+    weight, with_dtype,
 };
-#[cfg(any(feature = "cpu", feature = "cuda"))]
+#[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
 pub use qrita_delta_tables::DeltaTables;
 pub use sampler::{BuildError, Builder, Sampler};
 

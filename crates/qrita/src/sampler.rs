@@ -39,7 +39,7 @@ pub struct Builder {
     #[cfg(feature = "cuda")]
     device: usize,
     plan: Plan,
-    #[cfg(any(feature = "cpu", feature = "cuda"))]
+    #[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
     tables: Option<qrita_delta_tables::DeltaTables>,
 }
 
@@ -76,7 +76,7 @@ impl Builder {
     }
 
     /// Truncates by these delta tables, for example by ones that were fitted to a model's own logits.
-    #[cfg(any(feature = "cpu", feature = "cuda"))]
+    #[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
     #[must_use]
     pub fn tables(mut self, tables: qrita_delta_tables::DeltaTables) -> Self {
         self.tables = Some(tables);
@@ -87,8 +87,9 @@ impl Builder {
     /// CPU.
     ///
     /// # Errors
-    /// The backend is not part of this build, or could not start.
+    /// The plan or the backend is not part of this build, or the backend could not start.
     pub fn build(self) -> Result<Sampler, BuildError> {
+        self.plan.validate(qrita_core::features!())?;
         match self.backend {
             BackendKind::Auto => self.auto(),
             BackendKind::Cpu => self.cpu(),
@@ -111,10 +112,12 @@ impl Builder {
 
     #[cfg(feature = "cpu")]
     fn cpu(&self) -> Result<Sampler, BuildError> {
-        let mut backend = qrita_cpu::CpuBackend::with_threads(self.threads)?;
-        if let Some(tables) = &self.tables {
-            backend = backend.with_tables(tables.clone());
-        }
+        let backend = qrita_cpu::CpuBackend::with_threads(self.threads)?;
+        #[cfg(feature = "truncation")]
+        let backend = match &self.tables {
+            Some(tables) => backend.with_tables(tables.clone()),
+            None => backend,
+        };
         Ok(Sampler::with_backend(backend).plan(self.plan))
     }
 
@@ -125,10 +128,12 @@ impl Builder {
 
     #[cfg(feature = "cuda")]
     fn cuda(&self) -> Result<Sampler, BuildError> {
-        let mut backend = qrita_cuda::backend(self.device)?;
-        if let Some(tables) = &self.tables {
-            backend = backend.with_tables(tables.clone());
-        }
+        let backend = qrita_cuda::backend(self.device)?;
+        #[cfg(feature = "truncation")]
+        let backend = match &self.tables {
+            Some(tables) => backend.with_tables(tables.clone()),
+            None => backend,
+        };
         Ok(Sampler::with_backend(backend).plan(self.plan))
     }
 
@@ -195,7 +200,7 @@ impl Sampler {
     /// The kept tokens of every row, in the contract's order.
     ///
     /// # Errors
-    /// Parameters out of range, or a device's failure.
+    /// Parameters out of range, a plan that is not compiled in, or a device's failure.
     pub fn filter(&mut self, logits: &Logits<'_>, params: &Params<'_>) -> Result<Vec<Filtered>, Error> {
         self.engine.filter(logits, params, &self.plan)
     }
@@ -203,7 +208,7 @@ impl Sampler {
     /// A token of every row.
     ///
     /// # Errors
-    /// Parameters out of range, or a device's failure.
+    /// Parameters out of range, a plan that is not compiled in, or a device's failure.
     pub fn sample(&mut self, logits: &Logits<'_>, params: &Params<'_>) -> Result<Vec<Sampled>, Error> {
         self.engine.sample(logits, params, &self.plan)
     }
@@ -211,7 +216,8 @@ impl Sampler {
     /// Every output asked for, in memory of the caller's; masks the logits in place when `input` is [`Input::Mask`].
     ///
     /// # Errors
-    /// Parameters out of range, slices that do not fit the batch, or a device's failure. Nothing was written.
+    /// Parameters out of range, a plan that is not compiled in, slices that do not fit the batch, or a device's failure.
+    /// Nothing was written.
     pub fn run(&mut self, input: Input<'_>, params: &Params<'_>, outputs: &mut Outputs<'_>) -> Result<(), Error> {
         self.engine.run(input, params, &self.plan, outputs)
     }
@@ -220,7 +226,7 @@ impl Sampler {
     /// of the algorithm; the calls above do this themselves.
     ///
     /// # Errors
-    /// Parameters out of range, or a device's failure.
+    /// Parameters out of range, a plan that is not compiled in, or a device's failure.
     pub fn truncate(&mut self, logits: &Logits<'_>, params: &Params<'_>) -> Result<Vec<Truncated>, Error> {
         self.engine.truncate(logits, params, &self.plan)
     }

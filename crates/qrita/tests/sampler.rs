@@ -2,9 +2,11 @@
 #![cfg(feature = "cpu")]
 #![allow(missing_docs)]
 
+#[cfg(feature = "truncation")]
+use qrita::DeltaTables;
 use qrita::{
-    Availability, Backend, BackendKind, BuildError, DeltaTables, Error, Input, Logits, LogitsMut, Outputs, Params,
-    Plan, Sampler, Truncation, UnknownBackend, available,
+    Availability, Backend, BackendKind, BuildError, Error, Features, Input, Logits, LogitsMut, Outputs, Params, Plan,
+    Sampler, Search, Truncation, UnknownBackend, available,
 };
 use qrita_testkit::oracle::OracleBackend;
 
@@ -34,14 +36,17 @@ fn every_sampler_answers_as_the_oracle() {
         Sampler::new(BackendKind::Cpu).unwrap(),
         cpu().threads(1).build().unwrap(),
         cpu().threads(3).plan(Plan::paper()).build().unwrap(),
-        cpu().tables(DeltaTables::normal()).build().unwrap(),
         Sampler::with_backend(OracleBackend),
     ];
     if cuda().is_usable() {
         let cuda = || Sampler::builder().backend(BackendKind::Cuda);
         samplers.push(cuda().build().unwrap());
-        samplers.push(cuda().threads(3).plan(Plan::paper()).tables(DeltaTables::normal()).build().unwrap());
+        samplers.push(cuda().threads(3).plan(Plan::paper()).build().unwrap());
+        #[cfg(feature = "truncation")]
+        samplers.push(cuda().plan(Plan::paper()).tables(DeltaTables::normal()).build().unwrap());
     }
+    #[cfg(feature = "truncation")]
+    samplers.push(cpu().plan(Plan::paper()).tables(DeltaTables::normal()).build().unwrap());
     for mut sampler in samplers {
         assert_eq!(sampler.filter(&logits, &params).unwrap(), kept, "{sampler:?}");
         assert_eq!(sampler.sample(&logits, &params).unwrap(), tokens, "{sampler:?}");
@@ -60,6 +65,8 @@ fn every_sampler_answers_as_the_oracle() {
     }
 }
 
+// Where ties are kept whole, a threshold that rises to the cut gathers too few of them for a hit.
+#[cfg(all(feature = "truncation", feature = "duplicates"))]
 #[test]
 fn the_plan_reaches_the_backend() {
     let logits = data();
@@ -75,6 +82,50 @@ fn the_plan_reaches_the_backend() {
     assert_eq!(hits(&mut sampler), 4);
     sampler.set_plan(Plan { force_fallback: true, ..Plan::default() });
     assert_eq!(hits(&mut sampler), 0);
+}
+
+/// Cargo features reach the backend: what this crate was compiled without is refused, and nothing is written.
+#[test]
+fn plans_that_are_not_compiled_in_are_refused() {
+    let features = Features {
+        truncation: cfg!(feature = "truncation"),
+        quaternary: cfg!(feature = "quaternary"),
+        duplicates: cfg!(feature = "duplicates"),
+        autotune: cfg!(feature = "autotune"),
+    };
+    assert_eq!(Features::OF_CORE, features);
+    let default = Plan::default();
+    let plans = [
+        (features.truncation, Plan { truncation: Truncation::Adaptive, ..default }),
+        (features.quaternary, Plan { search: Search::Quaternary, ..default }),
+        (features.duplicates, Plan { duplicates: true, ..default }),
+        (features.autotune, Plan { autotune: true, ..default }),
+    ];
+    let mut sampler = Sampler::new(BackendKind::Cpu).unwrap();
+    for (compiled, plan) in plans {
+        match Sampler::builder().backend(BackendKind::Cpu).plan(plan).build() {
+            Ok(_) => assert!(compiled, "{plan:?}"),
+            Err(error) => {
+                assert!(!compiled && matches!(error, BuildError::Backend(Error::NotCompiled { .. })), "{error}");
+            }
+        }
+        sampler.set_plan(plan);
+        let (mut data, mut kept) = ([1.0f32, 2.0, 2.0, 0.0], [7]);
+        let mut outputs = Outputs { kept: Some(&mut kept), ..Outputs::default() };
+        let input = LogitsMut::new(&mut data, 4).unwrap().into();
+        match sampler.run(input, &Params::default().top_k(1), &mut outputs) {
+            Ok(()) => assert!(compiled && data[0] == f32::NEG_INFINITY && kept[0] < 7, "{plan:?}"),
+            Err(error) => {
+                assert!(!compiled && matches!(error, Error::NotCompiled { .. }), "{error} under {plan:?}");
+                assert_eq!((data, kept), ([1.0, 2.0, 2.0, 0.0], [7]));
+            }
+        }
+    }
+    // What a build without duplication handling keeps of a tie at the cut: all of it.
+    sampler.set_plan(default);
+    let logits = [1.0f32, 2.0, 2.0, 0.0];
+    let kept = sampler.filter(&Logits::new(&logits, 4).unwrap(), &Params::default().top_k(1)).unwrap();
+    assert_eq!(kept[0].ids, if features.duplicates { vec![1] } else { vec![1, 2] });
 }
 
 #[test]

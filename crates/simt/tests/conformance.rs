@@ -55,6 +55,7 @@ macro_rules! suite {
                 logprob_after_filtering
                 greedy
                 invalid_parameters
+                plans_that_are_not_compiled_in
                 invalid_adjustments
                 wrong_lengths
                 every_subset_of_outputs
@@ -182,6 +183,7 @@ fn some_real_rows(suite: &mut Suite<Backend>) {
 
 /// The rows that the first kernel is made for do not reach the second's way of running rows whole: nothing else would notice,
 /// as that is right, too.
+#[cfg(feature = "truncation")]
 #[test]
 fn streamed_rows_are_seldom_missed() {
     let missed = |rows: &[f32], vocab: usize, top_k: u32, top_p: f32| {

@@ -24,8 +24,8 @@ use qrita_core::logarithm::ln_mass;
 use qrita_core::philox::random;
 use qrita_core::weight::{ONE, weight};
 use qrita_core::{
-    Backend, Boundary, Candidate, Cut, Error, Input, Key, Logits, LogitsMut, NO_TOKEN, Order, Outputs, Params, Plan,
-    Row, RowAdjustments, RowMut, RowParams, Status, Ties, Truncated, bf16, f16,
+    Backend, Boundary, Candidate, Cut, Error, Features, Input, Key, Logits, LogitsMut, NO_TOKEN, Order, Outputs,
+    Params, Plan, Row, RowAdjustments, RowMut, RowParams, Status, Ties, Truncated, bf16, f16,
 };
 use rayon::prelude::*;
 
@@ -432,6 +432,7 @@ impl Backend for OracleBackend {
         _: &mut (),
     ) -> Result<Vec<Truncated>, Error> {
         params.validate(logits)?;
+        plan.validate(Features::OF_CORE)?;
         let whole = |answer: &Answer| answer.truncated(f32::NEG_INFINITY, true);
         Ok(answers(logits, params, plan).iter().map(whole).collect())
     }
@@ -445,6 +446,7 @@ impl Backend for OracleBackend {
         _: &mut (),
     ) -> Result<Vec<Cut>, Error> {
         params.validate(logits)?;
+        plan.validate(Features::OF_CORE)?;
         Error::check_length("truncated", truncated.len(), logits.rows())?;
         Ok(answers(logits, params, plan).iter().map(Answer::cut).collect())
     }
@@ -462,10 +464,16 @@ impl Backend for OracleBackend {
             if cut.quota == 0 {
                 return Boundary::EMPTY;
             }
+            // A build without duplication handling keeps all that are tied, or one.
+            let quota = match params.row(row).temperature {
+                _ if Features::OF_CORE.duplicates => cut.quota,
+                0.0 => 1,
+                _ => cut.tied,
+            };
             let ranked = rank(&logits.row(row), &params.row(row), &params.adjustments.row(row));
             let tied = ranked.candidates.iter().filter(|entry| key(entry.logit) == cut.key);
-            let last = tied.take(cut.quota as usize).last().expect("a cut lies on a logit of the row");
-            Boundary { max: cut.max, key: cut.key, id: last.id, kept: cut.above + cut.quota }
+            let last = tied.take(quota as usize).last().expect("a cut lies on a logit of the row");
+            Boundary { max: cut.max, key: cut.key, id: last.id, kept: cut.above + quota }
         };
         Ok(cuts.iter().enumerate().map(boundary).collect())
     }
@@ -504,6 +512,7 @@ impl Backend for OracleBackend {
     ) -> Result<(), Error> {
         let logits = input.logits();
         params.validate(&logits)?;
+        plan.validate(Features::OF_CORE)?;
         outputs.validate(logits.rows())?;
         let answers = answers(&logits, params, plan);
         write(&answers, input, outputs);

@@ -2,6 +2,9 @@
 //!
 //! A suite that passes proves nothing if it can not fail. Every fault is put before the tests that are meant to see it,
 //! and each of them must panic.
+//!
+//! In a build with every choice of a plan: some faults are of a choice, and show where it is.
+#![cfg(all(feature = "truncation", feature = "quaternary", feature = "duplicates", feature = "autotune"))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

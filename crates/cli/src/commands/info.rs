@@ -2,7 +2,7 @@
 
 use std::thread::available_parallelism;
 
-use qrita::{Plan, available};
+use qrita::{Features, Plan, available};
 
 use crate::args::InfoArgs;
 use crate::failure::Failure;
@@ -24,6 +24,15 @@ pub(crate) fn run(args: InfoArgs) -> Result<(), Failure> {
             Ok(cores) => writeln!(out, "cores: {cores}")?,
             Err(error) => writeln!(out, "cores: unknown ({error})")?,
         }
+        let Features { truncation, quaternary, duplicates, autotune } = Features::OF_CORE;
+        let features = [
+            (truncation, "truncation"),
+            (quaternary, "quaternary"),
+            (duplicates, "duplicates"),
+            (autotune, "autotune"),
+        ];
+        let names: Vec<&str> = features.into_iter().filter_map(|(on, name)| on.then_some(name)).collect();
+        writeln!(out, "plans with: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") })?;
         let backend = args.engine.backend;
         writeln!(out, "chosen by --backend {backend}: {}, {}", sampler.backend_name(), sampler.description())
     })?;

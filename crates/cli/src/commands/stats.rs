@@ -14,12 +14,17 @@ use crate::output::table;
 use crate::parameters::check;
 use crate::source::Source;
 
-const TRUNCATIONS: [(&str, Truncation); 4] = [
-    ("paper", Truncation::Paper),
-    ("gaussian", Truncation::Gaussian),
-    ("quantile", Truncation::Quantile),
-    ("adaptive", Truncation::Adaptive),
-];
+/// Those that this build has.
+const TRUNCATIONS: &[(&str, Truncation)] = if cfg!(feature = "truncation") {
+    &[
+        ("paper", Truncation::Paper),
+        ("gaussian", Truncation::Gaussian),
+        ("quantile", Truncation::Quantile),
+        ("adaptive", Truncation::Adaptive),
+    ]
+} else {
+    &[]
+};
 
 pub(crate) fn run(args: StatsArgs) -> Result<(), Failure> {
     let base = Params::default().temperature(args.temperature);
@@ -250,7 +255,9 @@ fn print(out: &mut dyn Write, batch: &Batch<'_>, stats: &Stats<'_>) -> io::Resul
             }
             None => writeln!(out, "no rows")?,
         }
-        writeln!(out, "    {:<10}  {:>8}  {:>10}", "truncation", "hit rate", "N_t")?;
+        if !filter.truncations.is_empty() {
+            writeln!(out, "    {:<10}  {:>8}  {:>10}", "truncation", "hit rate", "N_t")?;
+        }
         for TruncationStats { truncation, hit_rate, n_t } in &filter.truncations {
             if let (Some(hit_rate), Some(n_t)) = (hit_rate, n_t) {
                 writeln!(out, "    {truncation:<10}  {hit_rate:>8.4}  {n_t:>10.1}")?;

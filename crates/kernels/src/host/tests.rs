@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use qrita_core::{Adjustments, Bitmask, Candidates, Dtype, LogitsMut, NO_TOKEN, Penalties, bf16};
+use qrita_core::{Adjustments, Bitmask, Candidates, Dtype, LogitsMut, NO_TOKEN, Penalties, Search, Truncation, bf16};
 
 use super::*;
 
@@ -113,10 +113,12 @@ fn a_mask_never_reaches_the_padding() {
     let (specialization, blocks, call) = backend.device().only_launch();
     assert_eq!((call.rows, call.vocab, call.stride, call.mask, blocks), (2, 3, 4, 1, 2));
     assert_eq!((call.status, call.token, call.candidate_ids, call.row_args, call.bitmask), (0, 0, 0, 0, 0));
-    assert_eq!((specialization.stage, specialization.threads, specialization.adjusted), (Stage::Run, 64, false));
+    let threads = if plan.autotune { 64 } else { 256 };
+    assert_eq!((specialization.stage, specialization.threads, specialization.adjusted), (Stage::Run, threads, false));
     assert_eq!((call.scratch, call.scratch_stride), (0, 0));
 }
 
+#[cfg(feature = "truncation")]
 #[test]
 fn scratch_is_one_for_each_block() {
     let backend = Fake::backend(NOTHING);
@@ -129,6 +131,7 @@ fn scratch_is_one_for_each_block() {
     assert_eq!(memory.len() as u64, call.scratch - call.slots + 2 * 32);
 }
 
+#[cfg(all(feature = "truncation", feature = "autotune"))]
 #[test]
 fn wide_rows_are_two_launches() {
     let run = |plan: Plan, mask: bool, raw: bool, vocab: usize| {
@@ -310,6 +313,12 @@ fn refused_calls_and_empty_batches_leave_the_device_alone() {
     let input = Logits::new(&[1.0f32; 6], 3).unwrap();
     let (none, plan) = (&mut Outputs::default(), Plan::default());
     let (good, bad) = (Params::default(), Params::default().temperature(f32::NAN));
+    let missing =
+        Plan { truncation: Truncation::Adaptive, search: Search::Quaternary, duplicates: true, autotune: true, ..plan };
+    if Plan::all().all(|other| other != missing) {
+        assert!(matches!(backend.truncate(&input, &good, &missing, &mut ()), Err(Error::NotCompiled { .. })));
+        assert!(matches!(backend.run(input.into(), &good, &missing, none, &mut ()), Err(Error::NotCompiled { .. })));
+    }
     assert!(backend.run(input.into(), &bad, &plan, none, &mut ()).is_err());
     assert!(backend.truncate(&input, &bad, &plan, &mut ()).is_err());
     assert!(backend.search(&input, &good, &plan, &[], &mut ()).is_err());

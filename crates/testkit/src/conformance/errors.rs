@@ -1,8 +1,8 @@
 //! What a backend must refuse, stage by stage, before it launches or writes anything.
 
 use qrita_core::{
-    Adjustments, Backend, Bitmask, Boundary, Candidates, Cut, Error, Outputs, Params, Penalties, Plan, Sparse, Status,
-    Truncated,
+    Adjustments, Backend, Bitmask, Boundary, Candidates, Cut, Error, Features, Outputs, Params, Penalties, Plan,
+    Search, Sparse, Status, Truncated, Truncation,
 };
 
 use super::harness::{Buffers, Suite, Wanted};
@@ -17,23 +17,30 @@ fn batch() -> Batch {
 
 /// Every stage and the whole call refuse `params` as `check` expects, and write nothing.
 fn refuses<B: Backend>(suite: &mut Suite<B>, params: &Params<'_>, check: impl Fn(&Error)) {
+    refuses_under(&Plan::default(), suite, params, check);
+}
+
+/// As [`refuses`], of the stages that take a plan. The others are left out where it is not the default one.
+fn refuses_under<B: Backend>(plan: &Plan, suite: &mut Suite<B>, params: &Params<'_>, check: impl Fn(&Error)) {
     let batch = batch();
     let plain = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
     let truncated: Vec<Truncated> = plain.iter().map(|answer| answer.truncated(3.0, true)).collect();
     let cuts: Vec<Cut> = plain.iter().map(oracle::Answer::cut).collect();
     let boundaries: Vec<Boundary> = plain.iter().map(oracle::Answer::boundary).collect();
     let (backend, workspace) = (&suite.backend, &mut suite.workspace);
-    let (logits, plan) = (batch.logits(), Plan::default());
-    check(&backend.truncate(&logits, params, &plan, workspace).expect_err("truncate must refuse"));
-    check(&backend.search(&logits, params, &plan, &truncated, workspace).expect_err("search must refuse"));
-    check(&backend.dedup(&logits, params, &cuts, workspace).expect_err("dedup must refuse"));
+    let logits = batch.logits();
+    check(&backend.truncate(&logits, params, plan, workspace).expect_err("truncate must refuse"));
+    check(&backend.search(&logits, params, plan, &truncated, workspace).expect_err("search must refuse"));
     let wanted = Wanted::all(4);
     let mut buffers = Buffers::new(&batch, &wanted);
     let untouched = buffers.clone();
-    let emit =
-        buffers.call(&batch, &wanted, |input, outputs| backend.emit(input, params, &boundaries, outputs, workspace));
-    check(&emit.expect_err("emit must refuse"));
-    let run = buffers.call(&batch, &wanted, |input, outputs| backend.run(input, params, &plan, outputs, workspace));
+    if *plan == Plan::default() {
+        check(&backend.dedup(&logits, params, &cuts, workspace).expect_err("dedup must refuse"));
+        let emit = buffers
+            .call(&batch, &wanted, |input, outputs| backend.emit(input, params, &boundaries, outputs, workspace));
+        check(&emit.expect_err("emit must refuse"));
+    }
+    let run = buffers.call(&batch, &wanted, |input, outputs| backend.run(input, params, plan, outputs, workspace));
     let error = run.expect_err("run must refuse");
     check(&error);
     if let Some((row, what)) = buffers.difference(&untouched, &batch, &wanted) {
@@ -88,6 +95,40 @@ pub fn invalid_parameters<B: Backend>(make: impl Fn() -> B) {
             Params::default().position(&longs),
         ] {
             refuses(&mut suite, &params, is_length);
+        }
+    }
+}
+
+/// Every choice of a plan that was not compiled in, by an error that names it; what was compiled in is not refused so. In a
+/// build with all [`Features`] there is only the latter to see.
+pub fn plans_that_are_not_compiled_in<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    let Features { truncation, quaternary, duplicates, autotune } = Features::OF_CORE;
+    let default = Plan::default();
+    let truncations = [
+        ("off", Truncation::Off),
+        ("paper", Truncation::Paper),
+        ("gaussian", Truncation::Gaussian),
+        ("quantile", Truncation::Quantile),
+        ("adaptive", Truncation::Adaptive),
+    ];
+    let of_truncation = truncations.map(|(name, choice)| {
+        (truncation || name == "off", "truncation", name, "truncation", Plan { truncation: choice, ..default })
+    });
+    let others = [
+        (quaternary, "search", "quaternary", "quaternary", Plan { search: Search::Quaternary, ..default }),
+        (duplicates, "duplicates", "true", "duplicates", Plan { duplicates: true, ..default }),
+        (autotune, "autotune", "true", "autotune", Plan { autotune: true, ..default }),
+    ];
+    for (compiled, switch, value, feature, plan) in of_truncation.into_iter().chain(others) {
+        assert_eq!(Plan::all().any(|other| other == plan), compiled, "{plan:?}");
+        if compiled {
+            let batch = batch();
+            let run = suite.backend.filter(&batch.logits(), &Params::default(), &plan, &mut suite.workspace);
+            assert!(!matches!(run, Err(Error::NotCompiled { .. })), "{run:?} under {plan:?}");
+        } else {
+            let right = Error::NotCompiled { switch, value, feature };
+            refuses_under(&plan, &mut suite, &Params::default(), |error| assert_eq!(error, &right));
         }
     }
 }

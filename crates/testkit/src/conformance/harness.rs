@@ -2,7 +2,7 @@
 //! backend into another, and the two must be equal bit for bit. So what must not be written is checked with what must.
 
 use qrita_core::{
-    Backend, Candidates, Error, Filtered, Input, Outputs, Plan, Sampled, Search, Status, Ties, Truncation,
+    Backend, Candidates, Error, Features, Filtered, Input, Outputs, Plan, Sampled, Search, Status, Ties, Truncation,
 };
 
 use crate::batch::{Batch, Stored};
@@ -184,7 +184,7 @@ impl<B: Backend> Suite<B> {
         let batch = Batch::new(&[[2.0, 1.0, 0.0]]).with(|params| params.top_k = vec![2]);
         let mut supports = |plan: &Plan| {
             let run = backend.filter(&batch.logits(), &batch.params(), plan, &mut workspace);
-            !matches!(run, Err(Error::Unsupported { .. }))
+            !matches!(run, Err(Error::Unsupported { .. } | Error::NotCompiled { .. }))
         };
         assert!(supports(&Plan::default()), "the default plan is not supported");
         let plans = Plan::all().filter(|plan| supports(plan)).collect();
@@ -203,13 +203,20 @@ impl<B: Backend> Suite<B> {
 
     /// Plans that between them use every choice once.
     pub fn few_plans(&self) -> Vec<Plan> {
+        let compiled = |truncation| if Features::OF_CORE.truncation { truncation } else { Truncation::Off };
+        let (gaussian, quantile) = (compiled(Truncation::Gaussian), compiled(Truncation::Quantile));
         let one = Plan { truncation: Truncation::Off, search: Search::Sort, ..Plan::default() };
-        let two =
-            Plan { truncation: Truncation::Gaussian, force_fallback: true, search: Search::Binary, ..Plan::default() };
-        let three = Plan { truncation: Truncation::Quantile, duplicates: false, autotune: false, ..Plan::default() };
+        let two = Plan { truncation: gaussian, force_fallback: true, search: Search::Binary, ..Plan::default() };
+        let three = Plan { truncation: quantile, duplicates: false, autotune: false, ..Plan::default() };
         let four = Plan { force_fallback: true, ..Plan::default() };
-        let few = [Plan::default(), Plan::paper(), one, two, three, four];
-        few.into_iter().filter(|plan| self.plans.contains(plan)).collect()
+        // Without some choices, some of these are the same.
+        let mut few: Vec<Plan> = Vec::new();
+        for plan in [Plan::default(), Plan::paper(), one, two, three, four] {
+            if self.plans.contains(&plan) && !few.contains(&plan) {
+                few.push(plan);
+            }
+        }
+        few
     }
 
     /// Compares one call.

@@ -1,0 +1,93 @@
+//! Gathering: the candidates of a row above a key, in memory of their own.
+//!
+//! Stage 1 gathers above the thresholds of `truncate.rs`, where the feature `truncation` has them compiled in; the sorting
+//! search and the outputs gather what they need in every build.
+
+use qrita_core::{Boundary, Candidate, Key};
+
+use crate::emit::with_ties;
+use crate::row::{Gathered, RowWork};
+use crate::vector::Seen;
+use crate::workspace::Slot;
+
+impl RowWork<'_, '_> {
+    /// Stage 1 without thresholds.
+    #[cfg(not(feature = "truncation"))]
+    pub(crate) fn truncate(&mut self) {
+        self.scan_only();
+    }
+
+    /// Notes the row's maximum and NaN, and gathers nothing.
+    pub(crate) fn scan_only(&mut self) {
+        self.gather_above(f32::INFINITY);
+    }
+
+    /// Gathers what a boundary keeps, in the first slot, by ascending id.
+    pub(crate) fn gather_kept(&mut self, boundary: Boundary) {
+        let (y, kernels, key) = (self.y, self.kernels, boundary.key.value());
+        self.exec.pass(y.len(), |slot, range| {
+            let Slot { tile, gathered, part, .. } = slot;
+            gathered.clear();
+            part.seen = Seen::NOTHING;
+            y.tiles(range, tile, |first, tile| {
+                let with_ties = with_ties(boundary, first, tile.len());
+                let (head, tail) = tile.split_at(with_ties);
+                kernels.scan(head, first as u32, key.next_down(), gathered, &mut part.seen);
+                kernels.scan(tail, (first + with_ties) as u32, key, gathered, &mut part.seen);
+            });
+        });
+        self.merge_gathered();
+    }
+
+    /// Gathers the candidates with keys from `low` on, in the first slot, by ascending id.
+    pub(crate) fn gather_from(&mut self, low: Key) {
+        self.gather_above(low.value().next_down());
+    }
+
+    /// Gathers the candidates above a threshold in the first slot, by ascending id.
+    pub(crate) fn gather_above(&mut self, threshold: f32) {
+        let (y, kernels) = (self.y, self.kernels);
+        self.exec.pass(y.len(), |slot, range| {
+            let Slot { tile, gathered, part, .. } = slot;
+            gathered.clear();
+            part.seen = Seen::NOTHING;
+            y.tiles(range, tile, |first, tile| {
+                kernels.scan(tile, first as u32, threshold, gathered, &mut part.seen);
+            });
+        });
+        self.merge_gathered();
+        self.gathered = Gathered { covered_above: Key::new(threshold) };
+    }
+
+    /// Joins what the slots gathered and saw. The slots' parts of the row ascend, so the ids do.
+    pub(crate) fn merge_gathered(&mut self) {
+        let [first, rest @ ..] = &mut *self.exec.slots else { return };
+        for slot in rest {
+            first.gathered.extend_from_slice(&slot.gathered);
+            first.part.seen.max = first.part.seen.max.max(slot.part.seen.max);
+            first.part.seen.nan |= slot.part.seen.nan;
+        }
+        self.seen = first.part.seen;
+    }
+
+    /// Whether these are candidates of the row by ascending id, and all that it has above the threshold.
+    pub(crate) fn has_gathered(&mut self, gathered: &[Candidate], threshold: f32) -> bool {
+        let y = self.y;
+        let is_of_row = |candidate: &Candidate| {
+            let (id, mut logit) = (candidate.id() as usize, [f32::NEG_INFINITY]);
+            if id < y.len() {
+                y.fill(id, &mut logit);
+            }
+            candidate.key() > Key::NEG_INFINITY && candidate.key() == Key::new(logit[0])
+        };
+        let above = gathered.iter().filter(|candidate| candidate.key() > Key::new(threshold)).count();
+        gathered.is_sorted_by(|a, b| a.id() < b.id())
+            && gathered.iter().all(is_of_row)
+            && above == self.count_above(Key::new(threshold))
+    }
+
+    /// Whether the gathered set contains every candidate with a key from `key` on.
+    pub(crate) fn covers(&self, key: Key) -> bool {
+        key > self.gathered.covered_above
+    }
+}
