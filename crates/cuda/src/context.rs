@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use cudarc::driver::{CudaContext, CudaFunction, DriverError, sys};
 use cudarc::nvrtc::Ptx;
-use qrita_core::Error;
+use qrita_core::{Dtype, Error};
 use qrita_kernels::{ENTRY, Specialization};
 
 use crate::cache::Cache;
+use crate::policy::Machine;
+use crate::tuning::TunedDevice;
 use crate::{failed, nvrtc, present};
 
 /// A device, ready to compile and launch. Clones share the compiled kernels.
@@ -106,6 +110,26 @@ impl Context {
     /// The cache of compiled kernels.
     pub fn cache(&self) -> &Cache {
         &self.inner.cache
+    }
+
+    /// What a tuning of this device says of it.
+    pub fn tuned_device(&self) -> TunedDevice {
+        let (capability, multiprocessors) = (self.capability(), self.multiprocessors());
+        TunedDevice { name: self.name().to_owned(), capability, multiprocessors }
+    }
+
+    /// What launch shapes are chosen by.
+    pub(crate) fn machine(&self, dtype: Dtype) -> Machine {
+        Machine::new(self.multiprocessors(), self.capability(), dtype)
+    }
+
+    /// The kernels of specialisations, compiled side by side where they have to be.
+    pub(crate) fn kernels(&self, specializations: &[Specialization]) -> Result<Vec<CudaFunction>, Error> {
+        thread::scope(|scope| {
+            let compile = |specialization| scope.spawn(move || self.kernel(specialization));
+            let jobs: Vec<_> = specializations.iter().map(compile).collect();
+            jobs.into_iter().map(|job| job.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
     }
 
     /// The kernel of a specialisation: compiled once, and loaded.
