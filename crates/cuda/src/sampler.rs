@@ -184,21 +184,32 @@ impl CudaSampler {
     /// # Errors
     /// [`Error::Device`] when the kernels cannot be compiled or loaded.
     pub fn new(context: &Context, dtype: Dtype, plan: Plan, adjusted: bool) -> Result<CudaSampler, Error> {
-        let threads = policy::threads(plan.autotune);
-        let whole = Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 };
         // Any built-in shape of two kernels has these threads.
         let split = policy::shape(1, usize::MAX, &plan, context.machine(dtype));
-        let [first, second] = split_specializations(&whole, split.threads);
-        let kernels = context.kernels(&[whole, first, second])?;
-        // As many as were asked for.
-        let [whole_kernel, first, second] =
-            <[CudaFunction; 3]>::try_from(kernels).map_err(|_| failed("the compiler has lost a kernel"))?;
+        CudaSampler::with_threads(context, dtype, plan, adjusted, &[split.threads])
+    }
+
+    /// A sampler that can launch the first of two kernels with these numbers of threads in a block. All kernels are compiled
+    /// side by side.
+    pub(crate) fn with_threads(
+        context: &Context,
+        dtype: Dtype,
+        plan: Plan,
+        adjusted: bool,
+        of_first: &[u32],
+    ) -> Result<CudaSampler, Error> {
+        let specializations = specializations(dtype, plan, adjusted, of_first);
+        let whole = specializations[0];
+        let mut kernels = context.kernels(&specializations)?.into_iter();
+        let (Some(whole_kernel), Some(second)) = (kernels.next(), kernels.next()) else {
+            return Err(failed("two kernels were compiled, and are not there"));
+        };
         Ok(CudaSampler {
             context: context.clone(),
             tables: Arc::default(),
             whole: whole_kernel,
             whole_is: whole,
-            first: vec![(split.threads, first)],
+            first: of_first.iter().copied().zip(kernels).collect(),
             second,
             tuning: None,
             shape: None,
@@ -242,7 +253,7 @@ impl CudaSampler {
     }
 
     /// Sees to the kernels that launches of these shapes need.
-    pub(crate) fn compile_for(&mut self, shapes: &[LaunchShape]) -> Result<(), Error> {
+    fn compile_for(&mut self, shapes: &[LaunchShape]) -> Result<(), Error> {
         let mut missing: Vec<u32> = shapes.iter().filter_map(|shape| Some(shape.split()?.threads)).collect();
         missing.sort_unstable();
         missing.dedup();
@@ -429,6 +440,15 @@ impl CudaSampler {
         let blocks = batch_rows.min(most_blocks);
         launch(&self.whole, Launch { specialization: self.whole_is, blocks, call })
     }
+}
+
+/// What a sampler has kernels of: the whole algorithm, the second of two kernels, and the first with these numbers of threads.
+pub(crate) fn specializations(dtype: Dtype, plan: Plan, adjusted: bool, of_first: &[u32]) -> Vec<Specialization> {
+    let threads = policy::threads(plan.autotune);
+    let whole = Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 };
+    let [_, second] = split_specializations(&whole, threads);
+    let first = of_first.iter().map(|&threads| split_specializations(&whole, threads)[0]);
+    [whole, second].into_iter().chain(first).collect()
 }
 
 /// Refuses an address that no element can lie at.

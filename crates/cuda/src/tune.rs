@@ -10,12 +10,12 @@ use qrita_core::{Backend, Dtype, Error, Filtered, Logit, Logits, LogitsMut, Outp
 
 use crate::context::Context;
 use crate::policy::{self, LaunchShape, STREAM_THREADS};
-use crate::sampler::CudaSampler;
+use crate::sampler::{CudaSampler, specializations};
 use crate::timing::{Batches, Output, TimedLaunch, Timer};
 use crate::tuning::{Operation, TunedCase, TunedEntry, TunedFilter, Tuning, TuningError};
 
 /// Rows that differ; batches repeat them.
-const DIFFERENT: usize = 16;
+const DIFFERENT: usize = 8;
 
 /// Launches of a replay, and replays of a shape while searching and at the end. A replay's time is a mean over its launches.
 const MOST_LAUNCHES: usize = 32;
@@ -108,6 +108,9 @@ pub fn tune<B: Backend>(
 ) -> Result<Tuning, TuningError> {
     request.check()?;
     let timer = Timer::new(context)?.with_most_launches(MOST_LAUNCHES);
+    // Every kernel there will be, side by side: the compiler takes seconds for each, the first time.
+    let kernels = |&dtype: &Dtype| specializations(dtype, Plan::default(), false, &STREAM_THREADS);
+    context.kernels(&request.dtypes.iter().flat_map(kernels).collect::<Vec<_>>())?;
     let mut entries = Vec::with_capacity(request.cases());
     let groups = request.groups();
     // Rows of one dtype and vocabulary at a time, and what the reference makes of them.
@@ -140,10 +143,7 @@ struct Job<'a, B> {
 impl<B: Backend> Job<'_, B> {
     fn run<T: Logit + Pod>(&self, narrow: fn(f32) -> T, found: &mut impl FnMut(TunedEntry)) -> Result<(), TuningError> {
         let &Job { timer, dtype, vocab, .. } = self;
-        let mut sampler = CudaSampler::new(timer.context(), dtype, Plan::default(), false)?;
-        let with = |threads| LaunchShape { threads, chunks: 1, mask_chunks: 1 };
-        sampler.compile_for(&STREAM_THREADS.map(with))?;
-
+        let sampler = CudaSampler::with_threads(timer.context(), dtype, Plan::default(), false, &STREAM_THREADS)?;
         let rows: Vec<T> = rows(vocab as usize, DIFFERENT).into_iter().map(narrow).collect();
         let rights = FILTERS.map(|filter| Right::new(self.reference, &rows, vocab as usize, filter));
         for &count in self.counts {

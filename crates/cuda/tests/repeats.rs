@@ -422,6 +422,12 @@ fn bf16_rows() {
     check(Dtype::Bf16, 32_003, 2, &BATCHES, false);
 }
 
+/// Rows that the built-in policy would not divide, some parts of which have no logit.
+#[test]
+fn narrow_rows() {
+    check(Dtype::F16, 257, 2, &[1, 64, 513], false);
+}
+
 #[test]
 fn wide_rows() {
     check(Dtype::F32, 128_256, 0, &[1, 132], false);
