@@ -5,11 +5,11 @@
 //! * A launch that streams is best where its blocks fill the device once: fewer leave memory requests unasked, more start
 //!   while others end. So it aims at `multiprocessors × resident blocks`, where the resident blocks are the threads that the
 //!   device source has the compiler make room for on a multiprocessor (`STREAM_THREADS` in `device/policy.h`), over those of
-//!   a block: 1024 on 9.0; 768 below, so on 8.9 (its multiprocessors have room for 1536 threads, but spill at 1024); from
+//!   a block: 1024 on 9.0; 768 below, so on 8.9, where the compiler needs more registers for a thread; from
 //!   10.0 on 1024 for f32 and 512 for 16-bit logits.
 //! * What a block costs to start, and what a mask is divided into, is taken to be what it is on 9.0 for each multiprocessor:
-//!   both compare a fixed latency with a multiprocessor's share of the memory's bandwidth. On 8.9 that share is about a
-//!   fifth, so that the same parts take longer there and smaller ones might do; nobody has looked.
+//!   both compare a fixed latency with a multiprocessor's share of the memory's bandwidth. On 8.9 (RTX 4090) that share is
+//!   about a fifth, so that the same parts take longer there and smaller ones might do; nobody has looked.
 //!
 //! [`tune`](crate::tune()) measures instead.
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUdevice_attribute, CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, result};
 use cudarc::nvrtc::Ptx;
-use qrita_core::{Dtype, Error, Params};
+use qrita_core::{Dtype, Error, Params, Shape};
 
 use crate::context::{Context, driver};
 use crate::sampler::{CudaSampler, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceWorkspace, LaunchParams};
@@ -78,16 +78,22 @@ impl Timer {
     /// order of bytes.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows that are not whole, or none; [`Error::Device`] when memory does not suffice.
+    /// [`Error::Shape`] for numbers outside the contract, and for rows that are not whole, or none; [`Error::Device`] when
+    /// memory does not suffice.
     pub fn batches(&self, rows: &[u8], dtype: Dtype, vocab: usize, count: usize) -> Result<Batches<'_>, Error> {
+        Shape { rows: count, vocab, stride: vocab }.validate(usize::MAX)?;
         let row = vocab * dtype.size();
-        if row == 0 || rows.is_empty() || !rows.len().is_multiple_of(row) {
+        if rows.is_empty() || !rows.len().is_multiple_of(row) {
             return Err(Error::Shape { what: "bytes of rows", value: rows.len(), expected: "those of whole rows" });
+        }
+        // Rows are counted in 32 bits.
+        if !u32::try_from(count).is_ok_and(|count| count > 0) {
+            return Err(Error::Shape { what: "rows", value: count, expected: "from 1 to 2^32 - 1" });
         }
         let different = rows.len() / row;
         let bytes = count * row;
         let pitch = bytes.next_multiple_of(ALIGNMENT);
-        let copies = (2 * self.cache).div_ceil(bytes.max(1)).clamp(1, MOST_COPIES);
+        let copies = (2 * self.cache).div_ceil(bytes).clamp(1, MOST_COPIES);
         let pristine = self.stream.alloc_zeros(copies * pitch).map_err(failure)?;
         let work = self.stream.alloc_zeros(copies * pitch).map_err(failure)?;
         let batches = Batches { timer: self, dtype, vocab, count, copies, pitch, pristine, work };
@@ -268,7 +274,7 @@ impl Batches<'_> {
         let room = (self.count * capacity).max(1);
         let memory = Memory {
             workspace: stream.alloc_zeros(sampler.workspace_bytes(self.count, vocab)).map_err(failure)?,
-            kept: stream.alloc_zeros(self.count.max(1)).map_err(failure)?,
+            kept: stream.alloc_zeros(self.count).map_err(failure)?,
             ids: stream.alloc_zeros(room).map_err(failure)?,
             logits: stream.alloc_zeros(room).map_err(failure)?,
             logprobs: stream.alloc_zeros(room).map_err(failure)?,
