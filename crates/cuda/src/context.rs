@@ -27,6 +27,8 @@ struct Inner {
     name: String,
     multiprocessors: u32,
     capability: (u32, u32),
+    /// Bytes of shared memory of a multiprocessor.
+    shared: u32,
     cache: Cache,
     /// By specialisation, as its macros: two that differ in nothing compiled share a kernel.
     kernels: Mutex<HashMap<Vec<(&'static str, u32)>, CudaFunction>>,
@@ -61,6 +63,7 @@ impl Context {
         let inner = Inner {
             name: context.name().map_err(driver("cannot ask the device its name"))?,
             multiprocessors: fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            shared: fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
             capability: (
                 fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -75,12 +78,13 @@ impl Context {
     /// The same device with another cache on disk, and no kernel compiled yet.
     #[must_use]
     pub fn with_cache(&self, cache: Cache) -> Context {
-        let Inner { context, name, multiprocessors, capability, .. } = &*self.inner;
+        let Inner { context, name, multiprocessors, capability, shared, .. } = &*self.inner;
         let inner = Inner {
             context: context.clone(),
             name: name.clone(),
             multiprocessors: *multiprocessors,
             capability: *capability,
+            shared: *shared,
             cache,
             kernels: Mutex::default(),
         };
@@ -120,7 +124,7 @@ impl Context {
 
     /// What launch shapes are chosen by.
     pub(crate) fn machine(&self, dtype: Dtype) -> Machine {
-        Machine::new(self.multiprocessors(), self.capability(), dtype)
+        Machine::new(self.multiprocessors(), self.capability(), self.inner.shared, dtype)
     }
 
     /// The kernels of specialisations, compiled side by side where they have to be.

@@ -3,10 +3,12 @@
 //! The constants were measured on an H200 (compute capability 9.0). Elsewhere they are a guess by a model, **not measured**:
 //!
 //! * A launch that streams is best where its blocks fill the device once: fewer leave memory requests unasked, more start
-//!   while others end. So it aims at `multiprocessors × resident blocks`, where the resident blocks are the threads that the
-//!   device source has the compiler make room for on a multiprocessor (`STREAM_THREADS` in `device/policy.h`), over those of
-//!   a block: 1024 on 9.0; 768 below, so on 8.9, where the compiler needs more registers for a thread; from
-//!   10.0 on 1024 for f32 and 512 for 16-bit logits.
+//!   while others end. So it aims at `multiprocessors × resident blocks`. How many are resident follows from their registers
+//!   and their shared memory, whichever is short first. Registers: the threads that the device source has the compiler make
+//!   room for on a multiprocessor (`STREAM_THREADS` in `device/policy.h`), over those of a block: 1024 on 9.0; 768 below,
+//!   where the compiler needs more registers for a thread; from 10.0 on 1024 for f32 and 512 for 16-bit logits. Shared
+//!   memory: what a multiprocessor has, which the driver tells, over what a block takes. That makes four blocks on 9.0, three
+//!   on 8.0, and two on 8.9, whose multiprocessors have 100 KiB.
 //! * What a block costs to start, and what a mask is divided into, is taken to be what it is on 9.0 for each multiprocessor:
 //!   both compare a fixed latency with a multiprocessor's share of the memory's bandwidth. On 8.9 (RTX 4090) that share is
 //!   about a fifth, so that the same parts take longer there and smaller ones might do; nobody has looked.
@@ -101,6 +103,9 @@ const NARROW_THREADS: u32 = 256;
 /// Threads of a block that streams, unless a tuning says otherwise.
 const STREAM_DEFAULT: u32 = 256;
 
+/// Bytes of shared memory that a block takes which streams, as the compiler reports, with what the driver takes for itself.
+const STREAM_SHARED: u32 = 37 << 10;
+
 /// Threads that a block that streams may have.
 pub(crate) const STREAM_THREADS: [u32; 3] = [128, 256, 512];
 
@@ -142,14 +147,15 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// For logits of this type: see the module's model.
-    pub(crate) fn new(multiprocessors: u32, capability: (u32, u32), dtype: Dtype) -> Machine {
-        let resident = match (capability.0, dtype) {
+    /// For logits of this type, on multiprocessors with this many bytes of shared memory: see the module's model.
+    pub(crate) fn new(multiprocessors: u32, capability: (u32, u32), shared: u32, dtype: Dtype) -> Machine {
+        let threads = match (capability.0, dtype) {
             (0..=8, _) => 768,
             (9, _) | (_, Dtype::F32) => 1024,
             (_, Dtype::F16 | Dtype::Bf16) => 512,
         };
-        Machine { multiprocessors: multiprocessors as usize, stream_blocks: resident / STREAM_DEFAULT as usize }
+        let stream_blocks = (threads / STREAM_DEFAULT).min(shared / STREAM_SHARED).max(1);
+        Machine { multiprocessors: multiprocessors as usize, stream_blocks: stream_blocks as usize }
     }
 }
 
@@ -203,7 +209,7 @@ mod tests {
     const DEFAULT: fn() -> Plan = Plan::default;
 
     fn h200() -> Machine {
-        Machine::new(132, (9, 0), Dtype::F32)
+        Machine::new(132, (9, 0), 228 << 10, Dtype::F32)
     }
 
     fn whole(plan: Plan) -> Specialization {
@@ -221,21 +227,23 @@ mod tests {
         let fixed = Plan { autotune: false, ..DEFAULT() };
         assert_eq!(shape(1, 128_256, &fixed, h200()), LaunchShape { threads: 256, chunks: 1, mask_chunks: 1 });
         // Any number of rows, and of multiprocessors.
-        let endless = Machine::new(u32::MAX, (9, 0), Dtype::F32);
+        let endless = Machine::new(u32::MAX, (9, 0), 228 << 10, Dtype::F32);
         assert_eq!(shape(usize::MAX, 1 << 21, &DEFAULT(), endless).chunks, 1);
-        assert!(shape(0, 1 << 21, &DEFAULT(), Machine::new(1, (9, 0), Dtype::F32)).split().is_some());
+        assert!(shape(0, 1 << 21, &DEFAULT(), Machine::new(1, (9, 0), 0, Dtype::F32)).split().is_some());
     }
 
     #[test]
     fn other_devices_are_filled_by_the_blocks_that_are_resident() {
-        let chunks = |multiprocessors, capability, dtype| {
-            shape(64, 128_256, &DEFAULT(), Machine::new(multiprocessors, capability, dtype)).chunks
-        };
-        assert_eq!(chunks(128, (9, 0), Dtype::F32), 8);
-        // Three blocks a multiprocessor come to six parts, and four is the power of two that they fill.
-        assert_eq!([(8, 0), (8, 6), (8, 9)].map(|capability| chunks(128, capability, Dtype::Bf16)), [4; 3]);
-        assert_eq!([Dtype::F32, Dtype::F16, Dtype::Bf16].map(|dtype| chunks(128, (10, 0), dtype)), [8, 4, 4]);
-        assert_eq!(chunks(128, (12, 0), Dtype::F32), 8);
+        let blocks = |capability, kib: u32, dtype| Machine::new(128, capability, kib << 10, dtype).stream_blocks;
+        assert_eq!(blocks((9, 0), 228, Dtype::F32), 4);
+        assert_eq!(
+            [(8, 0, 164), (8, 6, 100), (8, 9, 100)].map(|(a, b, kib)| blocks((a, b), kib, Dtype::Bf16)),
+            [3, 2, 2]
+        );
+        assert_eq!([Dtype::F32, Dtype::F16, Dtype::Bf16].map(|dtype| blocks((10, 0), 228, dtype)), [4, 2, 2]);
+        assert_eq!(blocks((12, 0), 100, Dtype::F32), 2);
+        // Two for each of 128 multiprocessors, for 64 rows.
+        assert_eq!(shape(64, 128_256, &DEFAULT(), Machine::new(128, (8, 9), 100 << 10, Dtype::F32)).chunks, 4);
     }
 
     #[test]

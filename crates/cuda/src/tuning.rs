@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn what_is_not_tuned_is_as_it_was() {
-        let machine = Machine::new(132, (9, 0), Dtype::F32);
+        let machine = Machine::new(132, (9, 0), 228 << 10, Dtype::F32);
         let specialization = |plan| {
             let threads = policy::threads(true);
             Specialization { dtype: Dtype::F32, plan, stage: Stage::Run, adjusted: false, threads, warp: 32 }
