@@ -2,11 +2,10 @@
 //!
 //! Rows come from a [`Ring`] that is larger than the caches, so that each call meets a row as a server does: not in cache.
 //! A ring of one row is the other end.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 pub mod cuda;
-mod read;
 mod rows;
 
 use clap::ValueEnum;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use qrita::BuildError;
+#[cfg(feature = "cuda")]
+use qrita::cuda::TuningError;
 use qrita_cli::{ParamsError, ReadError, SelectError};
 
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,9 @@ pub(crate) enum Failure {
     Compute(qrita::Error),
     #[error("{0}")]
     Tables(qrita_delta_tables::Error),
+    #[cfg(feature = "cuda")]
+    #[error("{0}")]
+    Tuning(TuningError),
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot write to standard output: {0}")]
@@ -53,6 +58,12 @@ impl Failure {
             Failure::Tables(qrita_delta_tables::Error::Io { .. }) => 1,
             Failure::Compute(qrita::Error::Device { .. }) => 1,
             Failure::Build(BuildError::Backend(qrita::Error::Device { .. })) => 1,
+            #[cfg(feature = "cuda")]
+            Failure::Tuning(
+                TuningError::Io { .. }
+                | TuningError::Differs { .. }
+                | TuningError::Backend(qrita::Error::Device { .. }),
+            ) => 1,
             _ => 2,
         }
         .into()
@@ -68,5 +79,12 @@ impl From<qrita::Error> for Failure {
 impl From<qrita_delta_tables::Error> for Failure {
     fn from(error: qrita_delta_tables::Error) -> Failure {
         Failure::Tables(error)
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl From<TuningError> for Failure {
+    fn from(error: TuningError) -> Failure {
+        Failure::Tuning(error)
     }
 }

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
+#[cfg(feature = "cuda")]
+use qrita::cuda::Tuning;
 use qrita::{Builder, Plan, Sampler};
 use qrita_cli::{Contents, Tensor};
 
@@ -69,6 +71,10 @@ pub(crate) fn sampler(args: &EngineArgs, plan: Plan) -> Result<Sampler, Failure>
     {
         builder = builder.device(args.device);
     }
+    #[cfg(feature = "cuda")]
+    if let Some(path) = &args.tuning {
+        builder = builder.tuning(Tuning::load(path)?);
+    }
     if let Some(path) = &args.tables {
         builder = with_tables(builder, path)?;
     }
@@ -100,17 +106,31 @@ impl Progress {
             return Progress(None);
         }
         let rows = batches.iter().map(|batch| batch.rows.len() as u64).sum::<u64>() * passes;
-        let bar = ProgressBar::new(rows);
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} rows, {eta} left") {
+        Progress::bar(rows, "rows")
+    }
+
+    /// For measurements, which take a while and print nothing before their end.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn of_measurements(count: usize) -> Progress {
+        if !io::stderr().is_terminal() {
+            return Progress(None);
+        }
+        Progress::bar(count as u64, "measurements")
+    }
+
+    fn bar(count: u64, what: &str) -> Progress {
+        let bar = ProgressBar::new(count);
+        let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
         Progress(Some(bar))
     }
 
-    /// So many rows are done.
-    pub(crate) fn advance(&self, rows: usize) {
+    /// So many more are done.
+    pub(crate) fn advance(&self, count: usize) {
         if let Some(bar) = &self.0 {
-            bar.inc(rows as u64);
+            bar.inc(count as u64);
         }
     }
 }

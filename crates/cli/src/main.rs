@@ -31,6 +31,8 @@ fn main() -> ExitCode {
         Command::Sample(args) => commands::sample::run(args),
         Command::Stats(args) => commands::stats::run(args),
         Command::Tables(args) => commands::tables::run(args),
+        #[cfg(feature = "cuda")]
+        Command::Tune(args) => commands::tune::run(args),
         Command::Info(args) => commands::info::run(args),
     })
 }

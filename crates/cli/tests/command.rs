@@ -139,6 +139,9 @@ fn help_is_whole_and_ends_well() {
     for subcommand in ["filter", "sample", "stats", "tables", "info"] {
         all.push(vec![subcommand]);
     }
+    if cfg!(feature = "cuda") {
+        all.push(vec!["tune"]);
+    }
     for subcommand in ["generate", "fit", "show"] {
         all.push(vec!["tables", subcommand]);
     }
@@ -224,6 +227,68 @@ fn cuda_answers_as_the_cpu_or_says_why_not() {
     }
     assert!(fails(1, &[&args[..], &["--device", "4096"]].concat()).starts_with("cuda: "));
     assert!(fails(2, &["filter", path, "--device", "-1"]).contains("--device"));
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn shapes_are_tuned_and_used_or_it_says_why_not() {
+    let files = Files::new();
+    let path = files.path("tuning.json");
+    let tuning = path.to_str().unwrap();
+    let fixture = fixture();
+    let file = fixture.to_str().unwrap();
+    let args = ["tune", "--dtype", "bf16", "--vocab", "49152", "--rows", "8", "--output", tuning];
+    match cuda() {
+        Ok(device) => {
+            let output = run(args);
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert!(text.starts_with(&device) && text.contains("4 classes"), "{text}");
+            let args = "--tensor smollm2_135m --top-k 50 --top-p 0.9 --format jsonl --backend";
+            let [cpu, cuda] = [format!("{args} cpu"), format!("{args} cuda --tuning {tuning}")]
+                .map(|args| prints("sample", &fixture, &args));
+            assert_eq!(cpu, cuda);
+            // Another device's is refused, also where the backend is chosen for the caller.
+            let other =
+                std::fs::read_to_string(&path).unwrap().replace("\"multiprocessors\": ", "\"multiprocessors\": 9");
+            std::fs::write(&path, other).unwrap();
+            assert!(fails(2, &["filter", file, "--tuning", tuning]).contains("the tuning is of"));
+        }
+        Err(why) => {
+            assert_eq!(fails(1, &args), format!("cuda: {why}"));
+            assert!(files.names().is_empty(), "nothing is left of a file that could not be made");
+            // It is read before a device is looked for, and is nothing to the CPU.
+            let none = "{\"format\":\"qrita-tuning\",\"version\":1,\"device\":{\"name\":\"x\",\"capability\":[9,0],\
+                        \"multiprocessors\":1},\"entries\":[]}";
+            let none = files.write("none.json", none);
+            let args = format!("--top-k 5 --format jsonl --tuning {}", none.display());
+            assert_eq!(prints("filter", &fixture, &args), prints("filter", &fixture, "--top-k 5 --format jsonl"));
+        }
+    }
+    assert!(fails(1, &["tune", "--device", "4096"]).starts_with("cuda: "));
+    for (flags, expected) in [
+        (["--dtype", "f64"], "f32, f16, bf16"),
+        (["--vocab", "0"], "0 is not in 1..=2097152"),
+        (["--vocab", "2097153"], "2097153 is not in"),
+        (["--rows", "1,0"], "0 is not in 1..=65536"),
+        (["--rows", "many"], "--rows"),
+        (["--device", "-1"], "--device"),
+    ] {
+        let error = fails(2, &["tune", flags[0], flags[1]]);
+        assert!(error.contains(expected), "{flags:?}: {error}");
+    }
+
+    let missing = files.path("missing.json");
+    assert!(fails(1, &["filter", file, "--tuning", missing.to_str().unwrap()]).contains("cannot read the tuning"));
+    for (text, expected) in [
+        ("{\"format\": \"qrita-delta-tables\", \"version\": 1}", "not a tuning"),
+        ("{\"format\": \"qrita-tuning\", \"version\": 2}", "tuning of version 2, but this release reads version 1"),
+        ("{\"format\": \"qrita-tuning\", \"version\": 1}", "corrupt tuning"),
+    ] {
+        let path = files.write("bad.json", text);
+        let error = fails(2, &["sample", file, "--tuning", path.to_str().unwrap()]);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
 }
 
 #[test]

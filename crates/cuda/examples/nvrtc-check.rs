@@ -9,7 +9,7 @@
 //! compile, or when a kernel that runs more than one stage has local memory: a spill, or an array that is
 //! indexed at run time. Stages that run alone serve to find faults, not speed: they need only compile.
 //!
-//! Thread counts are the library's ([`BLOCK_THREADS`]), and what differs in nothing compiled is compiled once. Without
+//! Thread counts are the library's ([`block_threads`]), and what differs in nothing compiled is compiled once. Without
 //! `--all` the matrix is thinned: the default plan and the paper's on all architectures in all dtypes, and on one
 //! architecture every truncation with every search, adjustments, and the stages alone.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use qrita_core::{Dtype, Plan};
-use qrita_cuda::{BLOCK_THREADS, nvrtc};
+use qrita_cuda::{block_threads, nvrtc};
 use qrita_kernels::{Specialization, Stage, is_streamed};
 
 /// Ampere (A100; RTX 30), Ada (RTX 40), Hopper (H100, H200), Blackwell (B200; RTX 50).
@@ -105,11 +105,11 @@ fn groups(all: bool) -> Vec<Group> {
     let mut seen = HashSet::new();
     let mut groups = Vec::new();
     for architecture in ARCHITECTURES {
-        // In both thread counts. What an earlier group has is left out.
+        // In all thread counts. What an earlier group has is left out.
         let mut group = |name: &str, dtypes: &[Dtype], plans: &[Plan], stages: &[Stage], adjusted: bool| {
             let mut jobs = Vec::new();
             for (&dtype, &plan, &stage) in product(dtypes, plans, stages) {
-                for threads in BLOCK_THREADS {
+                for &threads in block_threads(stage) {
                     let job = Specialization { dtype, plan, stage, adjusted, threads, warp: 32 };
                     if seen.insert((architecture, job.defines())) {
                         jobs.push((job, architecture));

@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use cudarc::driver::{CudaContext, CudaFunction, DriverError, sys};
 use cudarc::nvrtc::Ptx;
-use qrita_core::Error;
+use qrita_core::{Dtype, Error};
 use qrita_kernels::{ENTRY, Specialization};
 
 use crate::cache::Cache;
+use crate::policy::Machine;
+use crate::tuning::TunedDevice;
 use crate::{failed, nvrtc, present};
 
 /// A device, ready to compile and launch. Clones share the compiled kernels.
@@ -24,6 +28,8 @@ struct Inner {
     multiprocessors: u32,
     capability: (u32, u32),
     starts_early: bool,
+    /// Bytes of shared memory of a multiprocessor.
+    shared: u32,
     cache: Cache,
     /// By specialisation, as its macros: two that differ in nothing compiled share a kernel.
     kernels: Mutex<HashMap<Vec<(&'static str, u32)>, CudaFunction>>,
@@ -64,6 +70,7 @@ impl Context {
             multiprocessors: fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             starts_early: capability.0 >= 9 && driver_version()? >= EARLY_START_DRIVER,
             capability,
+            shared: fact(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
             context,
             cache: Cache::from_env(),
             kernels: Mutex::default(),
@@ -74,13 +81,14 @@ impl Context {
     /// The same device with another cache on disk, and no kernel compiled yet.
     #[must_use]
     pub fn with_cache(&self, cache: Cache) -> Context {
-        let Inner { context, name, multiprocessors, capability, starts_early, .. } = &*self.inner;
+        let Inner { context, name, multiprocessors, capability, starts_early, shared, .. } = &*self.inner;
         let inner = Inner {
             context: context.clone(),
             name: name.clone(),
             multiprocessors: *multiprocessors,
             capability: *capability,
             starts_early: *starts_early,
+            shared: *shared,
             cache,
             kernels: Mutex::default(),
         };
@@ -115,6 +123,26 @@ impl Context {
     /// The cache of compiled kernels.
     pub fn cache(&self) -> &Cache {
         &self.inner.cache
+    }
+
+    /// What a tuning of this device says of it.
+    pub fn tuned_device(&self) -> TunedDevice {
+        let (capability, multiprocessors) = (self.capability(), self.multiprocessors());
+        TunedDevice { name: self.name().to_owned(), capability, multiprocessors }
+    }
+
+    /// What launch shapes are chosen by.
+    pub(crate) fn machine(&self, dtype: Dtype) -> Machine {
+        Machine::new(self.multiprocessors(), self.capability(), self.inner.shared, dtype)
+    }
+
+    /// The kernels of specialisations, compiled side by side where they have to be.
+    pub(crate) fn kernels(&self, specializations: &[Specialization]) -> Result<Vec<CudaFunction>, Error> {
+        thread::scope(|scope| {
+            let compile = |specialization| scope.spawn(move || self.kernel(specialization));
+            let jobs: Vec<_> = specializations.iter().map(compile).collect();
+            jobs.into_iter().map(|job| job.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
     }
 
     /// The kernel of a specialisation: compiled once, and loaded.

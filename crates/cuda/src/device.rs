@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
-use qrita_core::{Error, Plan};
+use qrita_core::Error;
 use qrita_kernels::{Call, Device, Specialization, Split};
 
 use crate::context::{Context, driver};
 use crate::launch::{Start, launch_kernel};
+use crate::tuning::{Tuning, TuningError};
 use crate::{NAME, policy};
 
 /// A device with a stream of its own, on which everything happens in order.
@@ -15,6 +16,7 @@ use crate::{NAME, policy};
 pub struct CudaDevice {
     context: Context,
     stream: Arc<CudaStream>,
+    tuning: Option<Arc<Tuning>>,
 }
 
 /// Memory of a [`CudaDevice`].
@@ -31,7 +33,17 @@ impl CudaDevice {
     /// [`Error::Device`] when no stream can be made.
     pub fn new(context: &Context) -> Result<CudaDevice, Error> {
         let stream = context.cuda().new_stream().map_err(driver("cannot make a stream"))?;
-        Ok(CudaDevice { context: context.clone(), stream })
+        Ok(CudaDevice { context: context.clone(), stream, tuning: None })
+    }
+
+    /// The same device with measured launch shapes.
+    ///
+    /// # Errors
+    /// [`TuningError::Device`] for a tuning of another device.
+    pub fn with_tuning(mut self, tuning: Tuning) -> Result<CudaDevice, TuningError> {
+        tuning.check_device(&self.context.tuned_device())?;
+        self.tuning = Some(Arc::new(tuning));
+        Ok(self)
     }
 
     /// Its context.
@@ -70,8 +82,8 @@ impl Device for CudaDevice {
         policy::blocks(self.context.multiprocessors())
     }
 
-    fn split(&self, rows: usize, vocab: usize, plan: &Plan) -> Option<Split> {
-        policy::shape(rows, vocab, plan, self.context.multiprocessors()).split()
+    fn split(&self, whole: &Specialization, call: &Call) -> Option<Split> {
+        policy::choose(self.tuning.as_deref(), whole, call, self.context.machine(whole.dtype)).split()
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<CudaMemory, Error> {

@@ -29,7 +29,11 @@ mod launch;
 pub mod nvrtc;
 mod policy;
 mod present;
+mod read;
 mod sampler;
+pub mod timing;
+mod tune;
+mod tuning;
 mod views;
 
 use qrita_core::Error;
@@ -40,12 +44,14 @@ pub use context::Context;
 /// The version of cudarc whose streams and views this crate takes.
 pub use cudarc;
 pub use device::{CudaDevice, CudaMemory};
-pub use policy::{BLOCK_THREADS, LaunchShape};
+pub use policy::{LaunchShape, block_threads};
 pub use qrita_kernels::RowArgs;
 pub use sampler::{
     CudaSampler, DeviceAdjustments, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace,
     LaunchParams,
 };
+pub use tune::{TuneRequest, tune};
+pub use tuning::{Operation, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning, TuningError};
 pub use views::{ViewCandidates, ViewInput, ViewOutputs};
 
 /// The backend's name in errors and reports.

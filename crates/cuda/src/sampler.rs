@@ -13,8 +13,9 @@ use qrita_kernels::{
 
 use crate::context::{Context, driver};
 use crate::launch::{Start, launch_kernel};
-use crate::policy::LaunchShape;
-use crate::{NAME, policy};
+use crate::policy::{LaunchShape, Machine};
+use crate::tuning::{Tuning, TuningError};
+use crate::{NAME, failed, policy};
 
 /// Filters and samples logits that lie in device memory.
 ///
@@ -52,9 +53,12 @@ pub struct CudaSampler {
     /// The whole algorithm in one kernel.
     whole: CudaFunction,
     whole_is: Specialization,
-    /// The same in two kernels.
-    split: [CudaFunction; 2],
-    /// The shape of every launch; `None` where the policy chooses.
+    /// The first of two kernels, for each number of threads that a launch may have.
+    first: Vec<(u32, CudaFunction)>,
+    second: CudaFunction,
+    /// Measured shapes; where there are none the policy chooses.
+    tuning: Option<Arc<Tuning>>,
+    /// The shape of every launch, whatever would be chosen.
     shape: Option<LaunchShape>,
 }
 
@@ -183,37 +187,90 @@ impl CudaSampler {
     /// or loaded.
     pub fn new(context: &Context, dtype: Dtype, plan: Plan, adjusted: bool) -> Result<CudaSampler, Error> {
         plan.validate(qrita_core::features!())?;
-        let threads = policy::threads(plan.autotune);
-        let whole = Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 };
-        // Any shape has these threads; with one kernel it has no others.
-        let split = policy::shape(1, usize::MAX, &plan, context.multiprocessors());
-        let [first, second] = split_specializations(&whole, split.threads);
+        // Any built-in shape of two kernels has these threads.
+        let split = policy::shape(1, usize::MAX, &plan, context.machine(dtype));
+        CudaSampler::with_threads(context, dtype, plan, adjusted, &[split.threads])
+    }
+
+    /// A sampler that can launch the first of two kernels with these numbers of threads in a block. All kernels are compiled
+    /// side by side.
+    pub(crate) fn with_threads(
+        context: &Context,
+        dtype: Dtype,
+        plan: Plan,
+        adjusted: bool,
+        of_first: &[u32],
+    ) -> Result<CudaSampler, Error> {
+        let specializations = specializations(dtype, plan, adjusted, of_first);
+        let whole = specializations[0];
+        let mut kernels = context.kernels(&specializations)?.into_iter();
+        let (Some(whole_kernel), Some(second)) = (kernels.next(), kernels.next()) else {
+            return Err(failed("two kernels were compiled, and are not there"));
+        };
         Ok(CudaSampler {
             context: context.clone(),
             tables: Arc::default(),
-            whole: context.kernel(&whole)?,
+            whole: whole_kernel,
             whole_is: whole,
-            split: [context.kernel(&first)?, context.kernel(&second)?],
+            first: of_first.iter().copied().zip(kernels).collect(),
+            second,
+            tuning: None,
             shape: None,
         })
     }
 
-    /// Every shape that a launch may have on this device: which one is chosen by the batch's shape.
-    pub fn shapes(&self) -> Vec<LaunchShape> {
-        let multiprocessors = self.context.multiprocessors();
-        policy::shapes(&self.plan(), multiprocessors).into_iter().collect()
-    }
-
-    /// The same sampler with this shape in every launch, for measurements and tests.
+    /// The same sampler with measured launch shapes: compiles, or loads from the cache, what they need. A launch that the tuning
+    /// has no shape for is as it was; so are all launches of a sampler that it has no say in: of another plan than the default
+    /// one or such as compile to the same, of one without `autotune`, and with adjustments.
+    ///
+    /// The outputs of a launch are the same bits in every shape.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for one that is not among its [`shapes`](CudaSampler::shapes).
+    /// [`TuningError::Device`] for a tuning of another device, [`TuningError::Backend`] when a kernel cannot be compiled.
+    pub fn with_tuning(mut self, tuning: &Tuning) -> Result<CudaSampler, TuningError> {
+        tuning.check_device(&self.context.tuned_device())?;
+        self.tuning = Some(Arc::new(tuning.clone()));
+        let shapes = self.shapes();
+        self.compile_for(&shapes)?;
+        Ok(self)
+    }
+
+    /// Every shape that a launch may have on this device: which one is chosen by the batch and what is asked for.
+    pub fn shapes(&self) -> Vec<LaunchShape> {
+        policy::shapes(self.tuning.as_deref(), &self.whole_is, self.machine()).into_iter().collect()
+    }
+
+    /// The same sampler with this shape in every launch, for measurements and tests: one of its
+    /// [`shapes`](CudaSampler::shapes), or one that a tuning might choose. Compiles, or loads from the cache, what it needs.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for any other, [`Error::Device`] when the kernel cannot be compiled.
     pub fn with_shape(mut self, shape: LaunchShape) -> Result<CudaSampler, Error> {
-        if !self.shapes().contains(&shape) {
+        let is_tunable = policy::is_tuned(&self.whole_is) && shape.is_tunable();
+        if !is_tunable && !self.shapes().contains(&shape) {
             return Err(Error::Unsupported { backend: NAME, what: format!("launches of {shape} under this plan") });
         }
+        self.compile_for(&[shape])?;
         self.shape = Some(shape);
         Ok(self)
+    }
+
+    /// Sees to the kernels that launches of these shapes need.
+    fn compile_for(&mut self, shapes: &[LaunchShape]) -> Result<(), Error> {
+        let mut missing: Vec<u32> = shapes.iter().filter_map(|shape| Some(shape.split()?.threads)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        missing.retain(|&threads| self.first_kernel(threads).is_none());
+        let first = |&threads: &u32| split_specializations(&self.whole_is, threads)[0];
+        let specializations: Vec<Specialization> = missing.iter().map(first).collect();
+        let kernels = self.context.kernels(&specializations)?;
+        self.first.extend(missing.into_iter().zip(kernels));
+        Ok(())
+    }
+
+    /// The first of two kernels with this many threads in a block, if it was compiled.
+    fn first_kernel(&self, threads: u32) -> Option<&CudaFunction> {
+        self.first.iter().find(|(compiled, _)| *compiled == threads).map(|(_, kernel)| kernel)
     }
 
     /// The same sampler with δ tables fitted to a model, for the plans that use them.
@@ -249,8 +306,13 @@ impl CudaSampler {
         Workspace::new(&self.whole_is.plan, rows, vocab, policy::blocks(self.context.multiprocessors()))
     }
 
-    fn shape(&self, rows: usize, vocab: usize) -> LaunchShape {
-        self.shape.unwrap_or_else(|| policy::shape(rows, vocab, &self.plan(), self.context.multiprocessors()))
+    /// What its launch shapes are chosen by.
+    pub(crate) fn machine(&self) -> Machine {
+        self.context.machine(self.dtype())
+    }
+
+    fn shape(&self, call: &Call) -> LaunchShape {
+        self.shape.unwrap_or_else(|| policy::choose(self.tuning.as_deref(), &self.whole_is, call, self.machine()))
     }
 
     /// What a launch takes for one row, from parameters that are validated here. Bitmask, bias and counts among the
@@ -362,7 +424,7 @@ impl CudaSampler {
             ..Call::default()
         };
         layout.place(workspace.address, workspace.address + layout.zeroed_bytes() as u64, &mut call);
-        let shape = self.shape(rows, vocab);
+        let shape = self.shape(&call);
         self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
         let launch = |kernel, Launch { specialization, blocks, call }: Launch, start| {
             // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks. What starts
@@ -372,15 +434,28 @@ impl CudaSampler {
         let most_blocks = policy::blocks(self.context.multiprocessors());
         if let Some(split) = shape.split() {
             let [first, second] = split_launches(&self.whole_is, split, most_blocks, &call);
-            launch(&self.split[0], first, Start::InOrder)?;
+            // Every shape that may be chosen was compiled for: a launch does not compile.
+            let Some(first_kernel) = self.first_kernel(split.threads) else {
+                return Err(failed(format!("no kernel was compiled for launches of {shape}")));
+            };
+            launch(first_kernel, first, Start::InOrder)?;
             // Blocks that wait take room from those they wait for, where there are many: measured on an H200.
             let is_small = first.blocks <= 2 * self.context.multiprocessors();
             let start = if is_small && self.context.starts_early() { Start::Early } else { Start::InOrder };
-            return launch(&self.split[1], second, start);
+            return launch(&self.second, second, start);
         }
         let blocks = row_blocks(&self.plan(), batch_rows, most_blocks);
         launch(&self.whole, Launch { specialization: self.whole_is, blocks, call }, Start::InOrder)
     }
+}
+
+/// What a sampler has kernels of: the whole algorithm, the second of two kernels, and the first with these numbers of threads.
+pub(crate) fn specializations(dtype: Dtype, plan: Plan, adjusted: bool, of_first: &[u32]) -> Vec<Specialization> {
+    let threads = policy::threads(plan.autotune);
+    let whole = Specialization { dtype, plan, stage: Stage::Run, adjusted, threads, warp: 32 };
+    let [_, second] = split_specializations(&whole, threads);
+    let first = of_first.iter().map(|&threads| split_specializations(&whole, threads)[0]);
+    [whole, second].into_iter().chain(first).collect()
 }
 
 /// Refuses an address that no element can lie at.

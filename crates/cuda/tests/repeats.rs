@@ -4,9 +4,13 @@
 //! What a seed of the simulator's schedule is to `qrita-simt`, chance is to a device: a race, a stale read or an output that
 //! depends on which block came first shows in some launches only. So each is repeated, and all are compared, on the device,
 //! lest the comparison take longer than the launch.
+//!
+//! Also in shapes that a tuning names: unusual ones, and the ones that [`tune`] finds on this device, or those of the file
+//! that the environment variable `QRITA_TUNING` names.
 
 mod common;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use qrita_core::{Backend, Candidates, Dtype, Outputs, Plan, RowParams, Status};
@@ -14,7 +18,8 @@ use qrita_cpu::CpuBackend;
 use qrita_cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use qrita_cuda::cudarc::driver::{CudaFunction, CudaSlice, CudaStream, result};
 use qrita_cuda::{
-    Context, CudaSampler, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceWorkspace, LaunchParams, RowArgs,
+    Context, CudaSampler, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceWorkspace, LaunchParams, LaunchShape,
+    Operation, RowArgs, TuneRequest, TunedCase, TunedEntry, TunedFilter, Tuning, tune,
 };
 use qrita_testkit::batch::{Batch, OwnedParams, Stored};
 use qrita_testkit::rows::{self, RowKind};
@@ -56,6 +61,16 @@ const FILTERS: [(f32, u32, f32, f32); 7] = [
     (0.0, 0, 1.0, 0.0),
     (1.3, 1000, 0.95, 0.01),
     (1.0, 0, 1.0, 0.0),
+];
+
+/// Shapes that the built-in policy does not choose: fewest and most threads, blocks that stream and blocks that mask.
+const UNUSUAL: [LaunchShape; 6] = [
+    LaunchShape { threads: 128, chunks: 64, mask_chunks: 1 },
+    LaunchShape { threads: 128, chunks: 1, mask_chunks: 64 },
+    LaunchShape { threads: 128, chunks: 8, mask_chunks: 8 },
+    LaunchShape { threads: 512, chunks: 64, mask_chunks: 64 },
+    LaunchShape { threads: 512, chunks: 2, mask_chunks: 1 },
+    LaunchShape { threads: 256, chunks: 64, mask_chunks: 2 },
 ];
 
 /// Counts a comparison, and sets `bit` if there is a difference.
@@ -317,17 +332,51 @@ impl Engine {
     }
 }
 
-/// All shapes, all modes.
-///
-/// Without `with_raw` nobody reads a row while it is masked, so that several blocks mask it while one draws.
+/// A sampler whose tuning has this shape for every launch of its dtype.
+fn tuned(sampler: &CudaSampler, context: &Context, shape: LaunchShape) -> CudaSampler {
+    let mut entries = Vec::new();
+    for operation in [Operation::Mask, Operation::Read] {
+        for filter in [TunedFilter::TopK, TunedFilter::TopP] {
+            for vocab in (0..=21).map(|shift| 1 << shift) {
+                for rows in (0..=11).map(|shift| 1 << shift) {
+                    let case = TunedCase::new(sampler.dtype(), operation, filter, vocab, rows);
+                    entries.push(TunedEntry { case, shape, us: 1.0, default_us: 1.0 });
+                }
+            }
+        }
+    }
+    let tuning = Tuning::new(context.tuned_device(), entries).unwrap();
+    let tuned = sampler.clone().with_tuning(&tuning).unwrap();
+    assert!(tuned.shapes().contains(&shape) && tuned.shapes().len() <= sampler.shapes().len() + 1);
+    tuned
+}
+
+/// Built-in shapes, and unusual ones.
 fn check(dtype: Dtype, vocab: usize, padding: usize, batches: &[usize], with_raw: bool) {
     let context = common::context();
-    let (major, minor) = context.capability();
-    let differ = common::load(&context, DIFFER, &[format!("--gpu-architecture=sm_{}", 10 * major + minor)], "differ");
     let sampler = CudaSampler::new(&context, dtype, Plan::default(), false).unwrap();
     let shapes = sampler.shapes();
     assert!(!shapes.is_empty());
-    let samplers: Vec<CudaSampler> = shapes.iter().map(|&shape| sampler.clone().with_shape(shape).unwrap()).collect();
+    let fixed = shapes.iter().map(|&shape| (shape, sampler.clone().with_shape(shape).unwrap()));
+    let unusual = UNUSUAL.iter().map(|&shape| (shape, tuned(&sampler, &context, shape)));
+    check_samplers(&context, fixed.chain(unusual).collect(), vocab, padding, batches, with_raw);
+}
+
+/// These samplers, which launch in these shapes, in all modes.
+///
+/// Without `with_raw` nobody reads a row while it is masked, so that several blocks mask it while one draws.
+fn check_samplers(
+    context: &Context,
+    of_shapes: Vec<(LaunchShape, CudaSampler)>,
+    vocab: usize,
+    padding: usize,
+    batches: &[usize],
+    with_raw: bool,
+) {
+    let (major, minor) = context.capability();
+    let differ = common::load(context, DIFFER, &[format!("--gpu-architecture=sm_{}", 10 * major + minor)], "differ");
+    let (shapes, samplers): (Vec<LaunchShape>, Vec<CudaSampler>) = of_shapes.into_iter().unzip();
+    let dtype = samplers[0].dtype();
 
     let most = batches.iter().copied().max().unwrap();
     let all = rows(dtype, vocab, most);
@@ -335,7 +384,7 @@ fn check(dtype: Dtype, vocab: usize, padding: usize, batches: &[usize], with_raw
         // The second stream's rows are others, so that one stream's results in the other's memory are wrong.
         let ids = [(0..count).collect::<Vec<_>>(), (most - count..most).rev().collect()];
         let batches = ids.map(|ids| all.select(&ids).laid_out(0, vocab + padding, 0, &[1e30, f32::NAN]));
-        let mut engines = batches.each_ref().map(|batch| Engine::new(&context, &differ, &samplers, batch, with_raw));
+        let mut engines = batches.each_ref().map(|batch| Engine::new(context, &differ, &samplers, batch, with_raw));
         for engine in &mut engines {
             engine.restore();
             engine.compare();
@@ -374,7 +423,35 @@ fn bf16_rows() {
     check(Dtype::Bf16, 32_003, 2, &BATCHES, false);
 }
 
+/// Rows that the built-in policy would not divide, some parts of which have no logit.
+#[test]
+fn narrow_rows() {
+    check(Dtype::F16, 257, 2, &[1, 64, 513], false);
+}
+
 #[test]
 fn wide_rows() {
     check(Dtype::F32, 128_256, 0, &[1, 132], false);
+}
+
+/// Every shape of the tuning in `QRITA_TUNING`, or of one that is made here where there is no such file.
+#[test]
+fn tuned_rows() {
+    let context = common::context();
+    let tuning = match std::env::var_os("QRITA_TUNING").filter(|path| Path::new(path).exists()) {
+        Some(path) => Tuning::load(path).unwrap(),
+        None => tune(&context, &TuneRequest::quick(), &CpuBackend::new(), |_| ()).unwrap(),
+    };
+    for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
+        let sampler = CudaSampler::new(&context, dtype, Plan::default(), false).unwrap();
+        let built_in = sampler.shapes();
+        let mut shapes = sampler.clone().with_tuning(&tuning).unwrap().shapes();
+        // The built-in ones are repeated above.
+        shapes.retain(|shape| !built_in.contains(shape));
+        let fixed = shapes.into_iter().map(|shape| (shape, sampler.clone().with_shape(shape).unwrap()));
+        let fixed: Vec<(LaunchShape, CudaSampler)> = fixed.collect();
+        if !fixed.is_empty() {
+            check_samplers(&context, fixed, 32_003, 2, &BATCHES, false);
+        }
+    }
 }

@@ -6,7 +6,8 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use qrita_core::{Backend, Candidates, Dtype, Error, LogitsMut, Outputs, Params, Plan, Shape, Status, bf16};
 use qrita_cuda::{
     Context, CudaBackend, CudaDevice, CudaSampler, DeviceAdjustments, DeviceBatch, DeviceCandidates, DeviceOutputs,
-    DeviceWorkspace, LaunchParams, LaunchShape, RowArgs, ViewCandidates, ViewInput, ViewOutputs, cudarc,
+    DeviceWorkspace, LaunchParams, LaunchShape, Operation, RowArgs, TunedCase, TunedDevice, TunedEntry, TunedFilter,
+    Tuning, TuningError, ViewCandidates, ViewInput, ViewOutputs, cudarc,
 };
 use std::sync::Arc;
 
@@ -48,7 +49,11 @@ struct Found {
 }
 
 fn by_backend(context: &Context, params: &Params<'_>) -> Found {
-    let backend = CudaBackend::new(CudaDevice::new(context).unwrap());
+    by_device(CudaDevice::new(context).unwrap(), params)
+}
+
+fn by_device(device: CudaDevice, params: &Params<'_>) -> Found {
+    let backend = CudaBackend::new(device);
     let mut status = [Status::OK; ROWS];
     let room = ROWS * CAPACITY;
     let mut found = Found {
@@ -292,4 +297,42 @@ fn a_shape_is_fixed_or_refused() {
         let odd = LaunchShape { threads: 96, chunks: 1, mask_chunks: 1 };
         assert!(matches!(sampler.with_shape(odd), Err(Error::Unsupported { .. })));
     }
+}
+
+#[test]
+fn a_tuning_is_followed_or_refused() {
+    let Some(context) = context() else { return };
+    let seeds = [3; ROWS];
+    let params = params(&seeds);
+    let right = by_backend(&context, &params);
+    let shape = LaunchShape { threads: 128, chunks: 64, mask_chunks: 32 };
+    // Parameters are in device memory: see `TunedFilter`.
+    let case = TunedCase::new(Dtype::Bf16, Operation::Mask, TunedFilter::TopP, VOCAB as u32, ROWS as u32);
+    let entry = TunedEntry { case, shape, us: 1.0, default_us: 1.0 };
+    let tuning = Tuning::new(context.tuned_device(), vec![entry]).unwrap();
+
+    let sampler = CudaSampler::new(&context, Dtype::Bf16, Plan::default(), false).unwrap();
+    let built_in = sampler.shapes();
+    let tuned = sampler.clone().with_tuning(&tuning).unwrap();
+    assert!(tuned.shapes().contains(&shape) && tuned.shapes().len() == built_in.len() + 1);
+    let mut memory = Memory::new(&context, &tuned, &params);
+    let (batch, launch_params, outputs) = (memory.batch(), memory.params(), memory.outputs());
+    let stream = memory.stream.cu_stream();
+    // SAFETY: addresses and lengths are of `memory`, which outlives the launch.
+    unsafe { tuned.launch(stream, &batch, &launch_params, &outputs, memory.workspace()) }.unwrap();
+    assert_eq!(memory.take(), right);
+    let device = CudaDevice::new(&context).unwrap().with_tuning(tuning.clone()).unwrap();
+    assert_eq!(by_device(device, &params), right);
+
+    // Without autotune, with adjustments, or under another plan, it has no say.
+    for (plan, adjusted) in
+        [(Plan { autotune: false, ..Plan::default() }, false), (Plan::default(), true), (Plan::paper(), false)]
+    {
+        let sampler = CudaSampler::new(&context, Dtype::Bf16, plan, adjusted).unwrap();
+        assert_eq!(sampler.clone().with_tuning(&tuning).unwrap().shapes(), sampler.shapes());
+    }
+    let other = TunedDevice { multiprocessors: 1, ..context.tuned_device() };
+    let tuning = Tuning::new(other, vec![entry]).unwrap();
+    assert!(matches!(sampler.with_tuning(&tuning), Err(TuningError::Device { .. })));
+    assert!(matches!(CudaDevice::new(&context).unwrap().with_tuning(tuning), Err(TuningError::Device { .. })));
 }

@@ -1,6 +1,6 @@
 //! What a backend that runs the kernel supplies: memory, and launches.
 
-use qrita_core::{Error, Plan};
+use qrita_core::Error;
 
 use crate::call::Call;
 use crate::source::Specialization;
@@ -27,8 +27,9 @@ pub trait Device {
     /// left.
     fn blocks(&self) -> u32;
 
-    /// How a launch for `rows` of `vocab` logits is divided into two kernels; `None` if one is faster.
-    fn split(&self, rows: usize, vocab: usize, plan: &Plan) -> Option<Split>;
+    /// How a launch of all stages is divided into two kernels; `None` if one is faster. Of the call, all is known but where the
+    /// blocks work.
+    fn split(&self, whole: &Specialization, call: &Call) -> Option<Split>;
 
     /// Memory with these bytes in it; at least one byte.
     ///

@@ -63,7 +63,6 @@ impl<D: Device> HostBackend<D> {
         let (device, tables) = (&self.device, &*self.tables);
         let adjusted = !(0..rows).all(|row| params.adjustments.row(row).is_identity(vocab));
         let blocks = row_blocks(plan, batch_rows, device.blocks().max(1));
-        let split = if stage == Stage::Run { device.split(rows, vocab, plan) } else { None };
 
         let data = with_dtype!(Row, logits.data(), |data| device.upload(bytemuck::cast_slice(&data[..span(logits)])))?;
         let mut job = Job {
@@ -87,7 +86,6 @@ impl<D: Device> HostBackend<D> {
                 force_fallback: u32::from(plan.force_fallback),
                 ..Call::default()
             },
-            split,
             logits: data,
             held: Vec::new(),
         };
@@ -216,8 +214,6 @@ struct Job<'d, D: Device> {
     specialization: Specialization,
     blocks: u32,
     call: Call,
-    /// How the launch is divided, if it is two kernels.
-    split: Option<Split>,
     logits: D::Memory,
     /// Memory that the call has the address of and nobody reads afterwards.
     held: Vec<D::Memory>,
@@ -267,11 +263,11 @@ impl<D: Device> Job<'_, D> {
     }
 
     fn launch(&self) -> Result<(), Error> {
-        let Some(split) = self.split else {
-            return self.device.launch(&self.specialization, self.blocks, &self.call);
-        };
-        for launch in split_launches(&self.specialization, split, self.blocks, &self.call) {
-            self.device.launch(&launch.specialization, launch.blocks, &launch.call)?;
+        let Job { device, specialization: whole, blocks, call, .. } = self;
+        let split = if whole.stage == Stage::Run { device.split(whole, call) } else { None };
+        let Some(split) = split else { return device.launch(whole, *blocks, call) };
+        for launch in split_launches(whole, split, *blocks, call) {
+            device.launch(&launch.specialization, launch.blocks, &launch.call)?;
         }
         Ok(())
     }

@@ -103,7 +103,8 @@ pub mod cpu {
 pub mod cuda {
     pub use qrita_cuda::{
         Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, DeviceAdjustments, DeviceBatch,
-        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace, LaunchParams, LaunchShape, RowArgs,
-        ViewCandidates, ViewInput, ViewOutputs, backend, cudarc,
+        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace, LaunchParams, LaunchShape, Operation, RowArgs,
+        TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning, TuningError, ViewCandidates, ViewInput,
+        ViewOutputs, backend, cudarc, tune,
     };
 }

@@ -29,6 +29,10 @@ pub enum BuildError {
     /// The backend could not start, or refused a call; the backend's own error.
     #[error(transparent)]
     Backend(#[from] Error),
+    /// The tuning is not of the CUDA device.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Tuning(#[from] qrita_cuda::TuningError),
 }
 
 /// How a [`Sampler`] is built: see [`Sampler::builder`].
@@ -38,6 +42,8 @@ pub struct Builder {
     threads: usize,
     #[cfg(feature = "cuda")]
     device: usize,
+    #[cfg(feature = "cuda")]
+    tuning: Option<qrita_cuda::Tuning>,
     plan: Plan,
     #[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
     tables: Option<qrita_delta_tables::DeltaTables>,
@@ -65,6 +71,15 @@ impl Builder {
     #[must_use]
     pub fn device(mut self, ordinal: usize) -> Self {
         self.device = ordinal;
+        self
+    }
+
+    /// Takes the launch shapes of the CUDA device from this tuning, where it has them. It must be of this very device, also
+    /// under [`BackendKind::Auto`]; the CPU backend has no use for it.
+    #[cfg(feature = "cuda")]
+    #[must_use]
+    pub fn tuning(mut self, tuning: qrita_cuda::Tuning) -> Self {
+        self.tuning = Some(tuning);
         self
     }
 
@@ -100,6 +115,9 @@ impl Builder {
     fn auto(&self) -> Result<Sampler, BuildError> {
         let no_cuda = match self.cuda() {
             Ok(sampler) => return Ok(sampler),
+            // The device is there: what is wrong is what was asked.
+            #[cfg(feature = "cuda")]
+            Err(error @ BuildError::Tuning(_)) => return Err(error),
             Err(error) => error,
         };
         match (self.cpu(), no_cuda) {
@@ -128,7 +146,11 @@ impl Builder {
 
     #[cfg(feature = "cuda")]
     fn cuda(&self) -> Result<Sampler, BuildError> {
-        let backend = qrita_cuda::backend(self.device)?;
+        let mut device = qrita_cuda::CudaDevice::new(&qrita_cuda::Context::new(self.device)?)?;
+        if let Some(tuning) = &self.tuning {
+            device = device.with_tuning(tuning.clone())?;
+        }
+        let backend = qrita_cuda::CudaBackend::new(device);
         #[cfg(feature = "truncation")]
         let backend = match &self.tables {
             Some(tables) => backend.with_tables(tables.clone()),

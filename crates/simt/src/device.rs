@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qrita_core::{Error, Plan};
+use qrita_core::Error;
 use qrita_kernels::{Call, Device, SLOT_BYTES, Specialization, Split, Stage, search_index, truncation_index};
 
 use crate::grid::{Grid, Kernel, Switches};
@@ -130,7 +130,7 @@ impl Device for SimtDevice {
     }
 
     /// Any division will do: each launch has another, or none.
-    fn split(&self, _rows: usize, _vocab: usize, _plan: &Plan) -> Option<Split> {
+    fn split(&self, _whole: &Specialization, _call: &Call) -> Option<Split> {
         let number = self.launches.load(Ordering::Relaxed) as u32;
         (number % 5 != 4).then_some(Split {
             threads: self.threads,

@@ -5,6 +5,8 @@ pub(crate) mod info;
 pub(crate) mod sample;
 pub(crate) mod stats;
 pub(crate) mod tables;
+#[cfg(feature = "cuda")]
+pub(crate) mod tune;
 
 use std::path::Path;
 

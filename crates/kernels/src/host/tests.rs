@@ -67,8 +67,8 @@ impl Device for Fake {
     }
 
     /// Rows of five logits or more take two kernels.
-    fn split(&self, _rows: usize, vocab: usize, _plan: &Plan) -> Option<Split> {
-        (vocab >= 5).then_some(Split { threads: 32, chunks: 3, mask_chunks: 2 })
+    fn split(&self, _whole: &Specialization, call: &Call) -> Option<Split> {
+        (call.vocab >= 5).then_some(Split { threads: 32, chunks: 3, mask_chunks: 2 })
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<u64, Error> {
