@@ -154,20 +154,12 @@ impl Context {
         }
         // Compiled without the lock, so that threads that want different kernels do not wait for each other. Of two that
         // want the same, the last one's stays.
-        let cubin = self.machine_code(specialization)?;
+        let (major, minor) = self.capability();
+        let cubin = nvrtc::machine_code(self.cache(), specialization, 10 * major + minor)?;
         let module = self.cuda().load_module(Ptx::from_binary(cubin)).map_err(driver("cannot load the kernel"))?;
         let kernel = module.load_function(ENTRY).map_err(driver("the compiled kernel has no entry"))?;
         kernels().insert(defines, kernel.clone());
         Ok(kernel)
-    }
-
-    fn machine_code(&self, specialization: &Specialization) -> Result<Vec<u8>, Error> {
-        let (major, minor) = self.capability();
-        let options = nvrtc::options(specialization, 10 * major + minor);
-        let (nvrtc_major, nvrtc_minor) = nvrtc::version()?;
-        let source = qrita_kernels::source();
-        let key = format!("nvrtc {nvrtc_major}.{nvrtc_minor}\n{}\n{source}", options.join("\n"));
-        self.cache().get_or_compile(key.as_bytes(), || Ok(nvrtc::compile(&source, &options)?.cubin))
     }
 }
 

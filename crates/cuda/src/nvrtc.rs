@@ -10,6 +10,7 @@ use cudarc::nvrtc::sys;
 use qrita_core::Error;
 use qrita_kernels::Specialization;
 
+use crate::cache::Cache;
 use crate::{failed, present};
 
 /// A kernel, compiled.
@@ -61,6 +62,19 @@ pub fn options(specialization: &Specialization, architecture: u32) -> Vec<String
     ];
     options.extend(specialization.defines().iter().map(|(name, value)| format!("--define-macro={name}={value}")));
     options
+}
+
+/// The machine code of a kernel for an architecture, as `90` for compute capability 9.0: from the cache, or compiled and put
+/// there. Needs no device, so that a cache can be filled on another machine.
+///
+/// # Errors
+/// [`Error::Device`] with the compiler's log when it refuses the source.
+pub fn machine_code(cache: &Cache, specialization: &Specialization, architecture: u32) -> Result<Vec<u8>, Error> {
+    let options = options(specialization, architecture);
+    let (major, minor) = version()?;
+    let source = qrita_kernels::source();
+    let key = format!("nvrtc {major}.{minor}\n{}\n{source}", options.join("\n"));
+    cache.get_or_compile(key.as_bytes(), || Ok(compile(&source, &options)?.cubin))
 }
 
 /// Compiles a source with these options.

@@ -18,7 +18,7 @@
 // Loads of 16 bytes that a thread has in flight.
 #define VECTORS_IN_FLIGHT (STAGE == 5 && DTYPE == 0 ? 3u : 2u)
 // The same in passes over a row that do little with each logit.
-#define CHEAP_AHEAD (DTYPE == 0 ? 2u : 1u)
+#define CHEAP_AHEAD (STAGE == 6 && DTYPE == 0 ? 2u : 1u)
 // Candidates that a block holds in shared memory.
 #define CAPACITY (STAGE == 5 ? STREAM_CAPACITY : GATHER_CAPACITY)
 // Whether a block has scratch memory, with room for every candidate of a row: `scratch_bytes` of source.rs.

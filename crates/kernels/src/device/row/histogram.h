@@ -1,13 +1,13 @@
-// Finds where a goal is met in the whole row, by ranges of keys.
+// Finds where a goal is met in the whole row, by histograms of ranges of keys.
 //
-// The first pass has a window of keys from the sample, which has some twentieth of the row or of its mass, divided by a few
-// pivots. A thread sums in registers what lies from each pivot on: a weight is most of the work, and a choice among memory
-// words for the logits in the window, of which nearly every warp has one, took as much again. What of a range between two
-// pivots fits into shared memory is gathered, and the search ends there: most rows take one pass.
+// A pass counts, and weighs, what lies above a window of keys, and in each of its ranges. It tells in which range the goal is met,
+// or whether above or below the window, which is the next pass's. The first window comes from the sample: it has some twentieth
+// of the row or of its mass, so that few logits are added to shared memory, and most rows take one pass. What of a range fits
+// into shared memory is gathered, and the search ends there. Each pass leaves at most a 512th of the keys, or one side of the
+// window: at most five passes.
 //
-// Where it does not fit, the sample is wrong or there is none, passes go on by histograms: they count, and weigh, what lies above
-// a window, and in each of its ranges in shared memory. Each leaves at most a 512th of the keys, or one side of the window: at
-// most five.
+// A pass by mass takes as long as its weights: integer instructions, which a multiprocessor of an H200 issues at half the rate
+// of others. Pivots in registers in place of ranges in shared memory made no difference.
 
 // A range of keys.
 struct Window {
@@ -102,64 +102,29 @@ DEVICE Beside histogram_pass(const Row &row, const Window &window, u32 shift, fl
         own_count += 1;
         own_mass += weight;
     };
-    for_each(row.call, row.args, row.view, [&](u32, float y) { add(y, BY_MASS ? weight_at(scale, y) : 0); });
+    auto one = [&](u32, float y) { add(y, BY_MASS ? weight_at(scale, y) : 0); };
+    // Where registers are short, and `one` is long, it is compiled once.
+    if (STAGE != 6 || (BY_MASS && DTYPE != 0)) {
+        for_each(row.call, row.args, row.view, one);
+    } else {
+        for_fours<BY_MASS ? 1 : CHEAP_AHEAD>(
+            row,
+            [&](u32 id, const Four &y) {
+                // Most are below.
+                float most_of = max_ignoring_nan(max_ignoring_nan(y.a, y.b), max_ignoring_nan(y.c, y.d));
+                if (!BY_MASS && most_of < from) return;
+                one(id, y.a);
+                one(id, y.b);
+                one(id, y.c);
+                one(id, y.d);
+            },
+            one);
+    }
     if (own_count > 0) add_to_range(own, own_count, own_mass);
     block_sync();
     beside.above = block_sum_measure(beside.above, BY_MASS);
     beside.all = BY_MASS ? block_sum_wide(beside.all) : 0;
     return beside;
-}
-
-// Pivots of the first pass: one above the window, the last at its lower end.
-#define PIVOTS_OF_WINDOW 6u
-
-// What lies from each pivot on, and in all: as many, or their mass.
-template <typename T>
-struct FromPivots {
-    T from[PIVOTS_OF_WINDOW], all;
-};
-
-// One pass over the logits from `least` on. Each one's own part takes no branch, so that the work of two goes side by side.
-template <typename T>
-DEVICE FromPivots<T> pivot_pass(const Row &row, const float *pivots, float least) {
-    const bool by_mass = sizeof(T) == sizeof(u64);
-    const Scale scale = scale_of(row.max, row.args.temperature);
-    FromPivots<T> sums;
-    sums.all = 0;
-#pragma unroll
-    for (u32 i = 0; i < PIVOTS_OF_WINDOW; i++) sums.from[i] = 0;
-    auto add = [&](float y, T weight) {
-        if (!(y >= least)) weight = 0;
-        sums.all += weight;
-#pragma unroll
-        for (u32 i = 0; i < PIVOTS_OF_WINDOW; i++) sums.from[i] += y >= pivots[i] ? weight : 0;
-    };
-    auto one = [&](u32, float y) { add(y, by_mass ? (T)weight_at(scale, y) : 1); };
-    for_fours<by_mass ? 1 : CHEAP_AHEAD>(
-        row,
-        [&](u32, const Four &y) {
-            if (!by_mass) {
-                // Most are below.
-                float great = max_ignoring_nan(max_ignoring_nan(y.a, y.b), max_ignoring_nan(y.c, y.d));
-                if (great < pivots[PIVOTS_OF_WINDOW - 1]) return;
-                add(y.a, 1);
-                add(y.b, 1);
-                add(y.c, 1);
-                add(y.d, 1);
-                return;
-            }
-            T a = (T)weight_at(scale, y.a), b = (T)weight_at(scale, y.b);
-            add(y.a, a);
-            add(y.b, b);
-            T c = (T)weight_at(scale, y.c), d = (T)weight_at(scale, y.d);
-            add(y.c, c);
-            add(y.d, d);
-        },
-        one);
-#pragma unroll
-    for (u32 i = 0; i < PIVOTS_OF_WINDOW; i++) sums.from[i] = block_total(sums.from[i]);
-    sums.all = block_total(sums.all);
-    return sums;
 }
 
 // Top-p's need, which is known when the whole mass is.
@@ -172,72 +137,13 @@ DEVICE void close(Row &row, Goal &goal, u64 all) {
     block_sync();
 }
 
-// Where the search goes on after the first pass: between `low` and `high`. What a mass has above it is not counted yet.
-struct Narrowed {
-    u32 low, high;
-    // Whether the goal is known to be met there, on top of what was found.
-    bool has_goal;
-};
-
-template <typename T>
-DEVICE Narrowed narrow_by_pivots(Row &row, Goal &goal, const Window &window, u32 low, u32 high, Found &found) {
-    float pivots[PIVOTS_OF_WINDOW];
-    const float from = key_value(window.low), to = value_up_to(window.high);
-    pivots[0] = key_value(window.high + 1);
-#pragma unroll
-    for (u32 i = 1; i < PIVOTS_OF_WINDOW; i++) {
-        float pivot = to - (to - from) * ((float)i / (float)(PIVOTS_OF_WINDOW - 1));
-        pivot = pivot < to ? pivot : to;
-        pivots[i] = i + 1 < PIVOTS_OF_WINDOW && pivot > from ? pivot : from;
-    }
-    FromPivots<T> sums = pivot_pass<T>(row, pivots, key_value(low));
-    if (sizeof(T) == sizeof(u64)) close(row, goal, sums.all);
-    // The first pivot from which on it is met, and what lies above.
-    u32 at = 0;
-    u64 above = 0;
-#pragma unroll
-    for (u32 i = 0; i < PIVOTS_OF_WINDOW; i++) {
-        if (sums.from[i] >= goal.value) continue;
-        at = i + 1;
-        above = sums.from[i];
-        low = i + 1 < PIVOTS_OF_WINDOW ? key_of(pivots[i + 1]) : low;
-        high = i == 0 ? window.high : key_of(pivots[i]) - 1;
-    }
-    if (at == 0) return Narrowed{window.high + 1, high, false};
-    if (goal.by_mass) found.mass_above = above;
-    else found.above = (u32)above;
-    return Narrowed{low, high, at < PIVOTS_OF_WINDOW};
-}
-
 // True when the key is found. Else the goal is met from `low` on among the gathered, which are the candidates of a small range
 // of keys, on top of `found`. `is_last`: what is below the range goes.
 DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 low, u32 high, bool is_last, Found &found) {
     SHARED u32 chosen[2];
     SHARED u64 chosen_mass;
     Window window = Window{low, high};
-    if (STAGE == 6 && row.view.vocab > 2 * SAMPLE_LOGITS) {
-        Window sampled = window_of_sample(row, window, goal.by_mass, share);
-        if (sampled.low > low && sampled.high < high) {
-            Narrowed narrowed = goal.by_mass ? narrow_by_pivots<u64>(row, goal, sampled, low, high, found)
-                                             : narrow_by_pivots<u32>(row, goal, sampled, low, high, found);
-            if (goal.by_mass && narrowed.high < sampled.low) found.above = count_from(row, FROM_ROW, sampled.low);
-            low = narrowed.low;
-            high = narrowed.high;
-            if (narrowed.has_goal) {
-                found.key = low;
-                if (low == high) {
-                    if (goal.by_mass) found.above = count_from(row, FROM_ROW, low + 1);
-                    return true;
-                }
-                found.above = gather_range(row, low, high, is_last);
-                if (row.gathered_count <= GATHER_CAPACITY) return false;
-                // They do not fit: the cut is looked for in what is left of the row.
-                row.gathered_count = 0;
-                block_zero(&is_masked_early);
-            }
-            window = Window{low, high};
-        }
-    }
+    if (row.view.vocab > 2 * SAMPLE_LOGITS) window = window_of_sample(row, window, goal.by_mass, share);
     for (;;) {
         u32 shift = 0;
         while (((u64)(window.high - window.low) >> shift) >= BUCKETS) shift++;

@@ -4,7 +4,8 @@
 // (select.h) in the block that ends last; it leaves the cut and the kept candidates in the row's slot. Finish writes the
 // outputs, and for a mask stores −∞ without reading: the kept are put back from the slot. A row that the threshold missed
 // is marked so, and finish runs it whole. Reading and writing apart is faster than both in one kernel: the memory does not
-// turn around between them, and a small batch gets all multiprocessors for each.
+// turn around between them, and a small batch gets all multiprocessors for each. Where blocks are few, finish is launched
+// to start while stream runs, and waits for it: its own start is hidden.
 //
 // Nobody waits for another block: each adds what it has to the row's list, then counts itself; who counts last goes on. The
 // count is back at 0 when the launch ends, which is why a workspace is zeroed once, before its first launch.

@@ -19,42 +19,31 @@ DEVICE u32 gather_where(const Row &row, u64 *out, u32 room, Belongs belongs) {
     return count;
 }
 
-// Gathers the candidates of a range of keys into shared memory, as far as it has room; all are counted. How many lie above it.
-// What is below the range goes: where it may, it is masked in the same read.
-DEVICE u32 gather_range(Row &row, u32 low, u32 high, bool rest_goes) {
+// Gathers the candidates of a range of keys into shared memory, which has room for them. What is below the range goes: where
+// it may, it is masked in the same read.
+DEVICE void gather_range(Row &row, u32 low, u32 high, bool rest_goes) {
     SHARED u32 count;
     const float from = key_value(low), to = value_up_to(high);
-    u32 above = 0;
     block_zero(&count);
     auto is_in = [=](float y) { return y >= from && y <= to; };
-    auto take = [&](u32 id, float y) {
-        u32 at = atomic_add(&count, 1u);
-        if (at < GATHER_CAPACITY) row.shared[at] = candidate_of(key_of(y), id);
-    };
+    auto take = [&](u32 id, float y) { row.shared[atomic_add(&count, 1u)] = candidate_of(key_of(y), id); };
     auto one = [&](u32 id, float y) {
-        above += y > to;
         if (is_in(y)) take(id, y);
     };
     if (rest_goes && may_mask_early(row.call)) {
         Vectors vectors = vectors_of(row.view);
         mask_where(
-            row, vectors, part_of(vectors, 0, 1),
-            [&](u32, float y) {
-                above += y > to;
-                return !(y >= from);
-            },
-            is_in, take);
+            row, vectors, part_of(vectors, 0, 1), [=](u32, float y) { return !(y >= from); }, is_in, take);
         if (thread_index() == 0) is_masked_early = 1;
     } else {
         for_fours<CHEAP_AHEAD>(
             row,
             [&](u32 id, const Four &y) {
-                above += (y.a > to) + (y.b > to) + (y.c > to) + (y.d > to);
                 if (!is_in(y.a) && !is_in(y.b) && !is_in(y.c) && !is_in(y.d)) return;
-                if (is_in(y.a)) take(id, y.a);
-                if (is_in(y.b)) take(id + 1, y.b);
-                if (is_in(y.c)) take(id + 2, y.c);
-                if (is_in(y.d)) take(id + 3, y.d);
+                one(id, y.a);
+                one(id + 1, y.b);
+                one(id + 2, y.c);
+                one(id + 3, y.d);
             },
             one);
     }
@@ -66,7 +55,7 @@ DEVICE u32 gather_range(Row &row, u32 low, u32 high, bool rest_goes) {
         facts.ties_from = low;
         facts.ties_to = high;
     }
-    return block_sum(above);
+    block_sync();
 }
 
 // The row's first candidate, read from all of it.
