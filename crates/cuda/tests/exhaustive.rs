@@ -85,3 +85,13 @@ fn needs() {
 fn random_bits() {
     functions::random_bits(&Gpu::new(), RANDOM);
 }
+
+#[test]
+fn quick_weights() {
+    functions::quick_weights(&Gpu::new(), RANDOM);
+}
+
+#[test]
+fn rest_bounds() {
+    functions::rest_bounds(&Gpu::new(), RANDOM);
+}

@@ -60,3 +60,13 @@ fn needs() {
 fn random_bits() {
     functions::random_bits(&device(), RANDOM);
 }
+
+#[test]
+fn quick_weights() {
+    functions::quick_weights(&device(), RANDOM);
+}
+
+#[test]
+fn rest_bounds() {
+    functions::rest_bounds(&device(), RANDOM);
+}

@@ -25,6 +25,15 @@ KERNEL functions(ARGUMENT(FunctionsCall) call) {
     case 2: value = ln_mass(a); break;
     case 3: value = need_of(bits_float((u32)a), b); break;
     case 4: value = random_bits(a, b, (u32)c); break;
+    case 5: value = weight_at(scale_of(bits_float((u32)(a >> 32)), bits_float((u32)b)), bits_float((u32)a)); break;
+    case 6: {
+        float y = bits_float((u32)a), greatest = bits_float((u32)(a >> 32));
+        float max = bits_float((u32)b), temperature = bits_float((u32)(b >> 32));
+        double term = rest_term(y, greatest, div_rn(LOG2_OF_E, temperature));
+        Rest rest = bound_rest(term, greatest, max, temperature, 1);
+        value = (u64)rest.is_known << 1 | (rest.least <= c && c <= rest.most);
+        break;
+    }
     }
     call.outputs[i] = value;
 }

@@ -7,7 +7,7 @@
 
 use qrita_core::logarithm::{Logprob, ln_mass};
 use qrita_core::philox;
-use qrita_core::weight::{ONE, need, weight};
+use qrita_core::weight::{self, ONE, need, weight};
 use rayon::prelude::*;
 
 use crate::rows::Random;
@@ -56,6 +56,8 @@ enum Function {
     LnMass,
     Need,
     RandomBits,
+    QuickWeight,
+    RestHolds,
 }
 
 /// Compares the values at `first`, `first + step`, … below `end`.
@@ -179,6 +181,81 @@ pub fn random_bits(device: &impl Evaluate, random: usize) {
     drawn(device, Function::RandomBits, random, draw, right);
 }
 
+/// The weights of whole rows, where the division by the temperature is another: logits near and far below a maximum, with
+/// temperatures of every magnitude, infinite logits among them.
+pub fn quick_weights(device: &impl Evaluate, random: usize) {
+    let right = |[a, b, _]: [u64; 3]| {
+        let [y, max, temperature] = [a, a >> 32, b].map(|bits| f32::from_bits(bits as u32));
+        weight(weight::distance(y, max, temperature))
+    };
+    let pack = |y: f32, max: f32, temperature: f32| [pair(y, max), temperature.to_bits().into(), 0];
+    let ends = [f32::NEG_INFINITY, f32::MIN, -1.0, -1e-45, 0.0, 1e-45, f32::MIN_POSITIVE, 1.0, f32::MAX, f32::INFINITY];
+    let temperatures = [1e-45, f32::MIN_POSITIVE, 9.313_225_7e-10, 9.313_226e-10, 0.7, 1.0, 1.073_741_8e9, f32::MAX];
+    let pairs = ends.iter().enumerate().flat_map(|(i, &max)| ends[..=i].iter().map(move |&y| (y, max)));
+    let all = pairs.flat_map(|(y, max)| temperatures.map(|temperature| pack(y, max, temperature)));
+    // A row whose maximum is −∞ is empty: nothing is weighed.
+    let all: Vec<_> = all.filter(|&[a, ..]| a >> 32 != u64::from(f32::NEG_INFINITY.to_bits())).collect();
+    listed(device, Function::QuickWeight, &all, right);
+    let draw = |random: &mut Random| {
+        let temperature = any_temperature(random);
+        let max = any_logit(random);
+        pack(below(random, max, temperature), max, temperature)
+    };
+    drawn(device, Function::QuickWeight, random, draw, right);
+}
+
+/// The bound of a mass that was summed in floating point, for one logit at a time: its weight is within. The sample's greatest
+/// logit, which terms refer to, lies at or below the row's, and above the logit.
+pub fn rest_bounds(device: &impl Evaluate, random: usize) {
+    let draw = |random: &mut Random| {
+        // Those that the bound is for.
+        let temperature = any_temperature(random).clamp(1.000_001e-30, 9.999_99e36);
+        let max = any_logit(random);
+        let greatest = below(random, max, temperature);
+        let y = below(random, greatest, temperature);
+        let weight = weight(weight::distance(y, max, temperature));
+        [pair(y, greatest), pair(max, temperature), weight]
+    };
+    drawn(device, Function::RestHolds, random, draw, |_| 3);
+}
+
+/// A logit of any magnitude, or of a usual one.
+fn any_logit(random: &mut Random) -> f32 {
+    loop {
+        let any = f32::from_bits(random.bits() as u32);
+        let usual = (random.unit() as f32 - 0.5) * 60.0;
+        let logit = if random.once_in(4) { any } else { usual };
+        // Differences of these do not overflow.
+        if logit.abs() < 1e38 {
+            return logit;
+        }
+    }
+}
+
+/// A temperature of any magnitude, or of a usual one.
+fn any_temperature(random: &mut Random) -> f32 {
+    loop {
+        let any = f32::from_bits(random.bits() as u32 >> 1);
+        let usual = random.unit() as f32 * 3.0;
+        let temperature = if random.once_in(4) { any } else { usual };
+        if temperature > 0.0 && temperature.is_finite() {
+            return temperature;
+        }
+    }
+}
+
+/// A logit at most 40 temperatures below one, most often where weights are not 0.
+fn below(random: &mut Random, logit: f32, temperature: f32) -> f32 {
+    let distance = if random.once_in(3) { 40.0 } else { 4.0 } * random.unit() as f32;
+    let lower = logit - distance * temperature;
+    if lower.is_finite() { lower.min(logit) } else { logit }
+}
+
+/// Two floats in one argument, the first below.
+fn pair(low: f32, high: f32) -> u64 {
+    u64::from(high.to_bits()) << 32 | u64::from(low.to_bits())
+}
+
 /// The distance with this magnitude.
 fn distance(bits: u64) -> f32 {
     f32::from_bits(bits as u32 | 0x8000_0000)
@@ -202,8 +279,15 @@ mod tests {
     impl Evaluate for Host {
         fn evaluate(&self, call: Call, inputs: &[[u64; 3]], outputs: &mut [u64]) {
             assert_eq!(call.count as usize, outputs.len());
-            let functions =
-                [Function::Weight, Function::Logprob, Function::LnMass, Function::Need, Function::RandomBits];
+            let functions = [
+                Function::Weight,
+                Function::Logprob,
+                Function::LnMass,
+                Function::Need,
+                Function::RandomBits,
+                Function::QuickWeight,
+                Function::RestHolds,
+            ];
             let function = functions[call.function as usize];
             for (i, output) in outputs.iter_mut().enumerate() {
                 let computed = || [call.first + i as u64 * call.step, call.second, 0];
@@ -217,6 +301,11 @@ mod tests {
                     Function::LnMass => ln_mass(a),
                     Function::Need => need(f32::from_bits(a as u32), b),
                     Function::RandomBits => philox::random(a, b, c as u32, 0),
+                    Function::QuickWeight => {
+                        let [y, max, temperature] = [a, a >> 32, b].map(|bits| f32::from_bits(bits as u32));
+                        weight(weight::distance(y, max, temperature))
+                    }
+                    Function::RestHolds => 3,
                 } + u64::from(self.0 == Some((function, a)));
             }
         }
@@ -231,6 +320,8 @@ mod tests {
         logarithms(device, STEP, RANDOM);
         needs(device, RANDOM);
         random_bits(device, RANDOM);
+        quick_weights(device, RANDOM);
+        rest_bounds(device, RANDOM);
     }
 
     #[test]
@@ -255,6 +346,7 @@ mod tests {
             (Function::Need, 1),
             (Function::RandomBits, u64::MAX),
             (Function::RandomBits, 0),
+            (Function::QuickWeight, pair(f32::MIN, 1.0)),
         ];
         for wrong in wrong {
             let panic = catch_unwind(AssertUnwindSafe(|| all(&Host(Some(wrong))))).expect_err("it goes unnoticed");

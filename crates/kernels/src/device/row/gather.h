@@ -80,8 +80,7 @@ DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part
         if (at < CAPACITY) row.shared[at] = candidate_of(key, id);
         else if (row.scratch) row.scratch[at] = candidate_of(key, id);
     };
-    // NaN of NaN.
-    auto term = [&](float y) { return exp2_hint(mul_rn(sub_rn(y, reference.greatest), reference.c)); };
+    auto term = [&](float y) { return rest_term(y, reference.greatest, reference.c); };
     // A candidate is nothing to the rest.
     auto take = [&](u32 id, float &y) {
         if (!(y > t)) return;

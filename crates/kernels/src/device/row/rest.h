@@ -19,15 +19,19 @@ struct Rest {
     bool is_known;
 };
 
-DEVICE Rest bound_rest(const Row &row, double sum, float greatest) {
-    if (!(row.args.temperature > 1e-30f && row.args.temperature < 1e37f)) return Rest{0, 0, false};
-    float c = div_rn(LOG2_OF_E, row.args.temperature);
-    float below = sub_rn(greatest, row.max);
+// The term of a logit, with R and c; NaN of NaN.
+DEVICE float rest_term(float y, float greatest, float c) { return exp2_hint(mul_rn(sub_rn(y, greatest), c)); }
+
+// The mass of some of `vocab` logits, from the sum of their terms.
+DEVICE Rest bound_rest(double sum, float greatest, float max, float temperature, u32 vocab) {
+    if (!(temperature > 1e-30f && temperature < 1e37f)) return Rest{0, 0, false};
+    float c = div_rn(LOG2_OF_E, temperature);
+    float below = sub_rn(greatest, max);
     // Rounded up by more than the division's error.
-    double g = (double)div_rn(-below, row.args.temperature) * (1.0 + 1.0 / 1048576.0);
+    double g = (double)div_rn(-below, temperature) * (1.0 + 1.0 / 1048576.0);
     double mass = sum * (double)exp2_hint(mul_rn(below, c)) * (double)WEIGHT_ONE;
     double error = 1.0 / 65536.0 + g / 2097152.0;
-    double slack = 2.0 * (double)row.view.vocab;
+    double slack = 2.0 * (double)vocab;
     // Far below the maximum all of it is less than the slack; NaN is a row's own, or of a temperature near 0.
     if (!(g < 1024.0)) return g >= 1024.0 ? Rest{0, (u64)slack, true} : Rest{0, 0, false};
     if (!(mass <= 9.3e18)) return Rest{0, 0, false};

@@ -50,7 +50,7 @@ DEVICE bool select(Row &row, double rest, float greatest, bool with_rest, Bounda
             u64 mass = divided_mass(), least = mass + (is_joint ? block_sum_wide(lower) : 0);
             u64 most = least;
             if ((is_joint || !is_limit) && !is_covered) {
-                Rest bound = bound_rest(row, rest, greatest);
+                Rest bound = bound_rest(rest, greatest, row.max, args.temperature, row.view.vocab);
                 if (!bound.is_known || has_min_p) return false;
                 least += bound.least;
                 most += bound.most;
