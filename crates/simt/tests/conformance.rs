@@ -181,41 +181,58 @@ fn some_real_rows(suite: &mut Suite<Backend>) {
     }
 }
 
+/// How many of these rows are streamed, and how many of them stream leaves to be run whole.
+#[cfg(feature = "truncation")]
+fn streamed_and_missed(rows: &[f32], vocab: usize, top_k: u32, top_p: f32) -> (u64, u64) {
+    let backend = backend(32, 256, 7);
+    let logits = Logits::new(rows, vocab).unwrap();
+    let params = Params::default().top_k(top_k).top_p(top_p);
+    // Some launches of the machine are not split: again, until one is.
+    while backend.device().streamed_and_missed().0 == 0 {
+        backend.filter(&logits, &params, &Plan::default(), &mut ()).unwrap();
+    }
+    backend.device().streamed_and_missed()
+}
+
 /// The rows that the first kernel is made for do not reach the second's way of running rows whole: nothing else would notice,
 /// as that is right, too.
 #[cfg(feature = "truncation")]
 #[test]
 fn streamed_rows_are_seldom_missed() {
-    let missed = |rows: &[f32], vocab: usize, top_k: u32, top_p: f32| {
-        let backend = backend(32, 256, 7);
-        let logits = Logits::new(rows, vocab).unwrap();
-        let params = Params::default().top_k(top_k).top_p(top_p);
-        // Some launches of the machine are not split: again, until one is.
-        while backend.device().streamed_and_missed().0 == 0 {
-            backend.filter(&logits, &params, &Plan::default(), &mut ()).unwrap();
-        }
-        backend.device().streamed_and_missed()
-    };
     for rows in fixtures::small() {
         let wide: Vec<f32> = rows.logits.iter().map(|y| y.to_f32()).collect();
         let name = rows.model;
-        let (of_k, missed_by_k) = missed(&wide, rows.vocab, 50, 1.0);
+        let (of_k, missed_by_k) = streamed_and_missed(&wide, rows.vocab, 50, 1.0);
         assert_eq!(missed_by_k, 0, "{name}: of {of_k} rows, k = 50");
-        assert_eq!(missed(&wide, rows.vocab, 50, 0.9).1, 0, "{name}: k = 50 and p = 0.9");
+        assert_eq!(streamed_and_missed(&wide, rows.vocab, 50, 0.9).1, 0, "{name}: k = 50 and p = 0.9");
         // Some of these rows keep thousands of tokens at p = 0.9: what a block gathers cannot reach that.
-        let (of_p, missed_by_p) = missed(&wide, rows.vocab, 0, 0.9);
+        let (of_p, missed_by_p) = streamed_and_missed(&wide, rows.vocab, 0, 0.9);
         assert!(missed_by_p * 2 <= of_p, "{name}: {missed_by_p} of {of_p} rows, p = 0.9");
     }
     let model: Vec<f32> = (0..8).flat_map(|seed| rows::row(RowKind::LanguageModel, 32_003, seed)).collect();
     for (k, p) in [(1, 1.0), (50, 1.0), (50, 0.9), (300, 1.0), (0, 0.5), (0, 0.9)] {
-        assert_eq!(missed(&model, 32_003, k, p).1, 0, "k = {k} and p = {p}");
+        assert_eq!(streamed_and_missed(&model, 32_003, k, p).1, 0, "k = {k} and p = {p}");
     }
     // A bitmask that leaves a few tokens of many.
     let mut few = vec![f32::NEG_INFINITY; 2 * 32_003];
     for id in (0..few.len()).step_by(1999) {
         few[id] = id as f32;
     }
-    assert_eq!(missed(&few, 32_003, 50, 0.9).1, 0, "few tokens");
+    assert_eq!(streamed_and_missed(&few, 32_003, 50, 0.9).1, 0, "few tokens");
+}
+
+/// The shares that docs/gpu.md quotes.
+#[cfg(feature = "truncation")]
+#[test]
+#[ignore = "a report on files that are not part of the repository"]
+fn shares_of_real_rows() {
+    for rows in fixtures::large().expect("the larger files of real logits") {
+        let wide: Vec<f32> = rows.logits.iter().map(|y| y.to_f32()).collect();
+        for (k, p) in [(50, 1.0), (50, 0.9), (0, 0.5), (0, 0.9)] {
+            let (streamed, missed) = streamed_and_missed(&wide, rows.vocab, k, p);
+            eprintln!("{}, k = {k}, p = {p}: {missed} of {streamed} rows are missed", rows.model);
+        }
+    }
 }
 
 /// A test that the suite gains must be named here too.
