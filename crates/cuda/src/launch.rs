@@ -16,7 +16,7 @@ use crate::context::driver;
 pub(crate) enum Start {
     /// When all that was launched on the stream before it is done.
     InOrder,
-    /// When every block of the kernel before it has started, or a multiprocessor has room (programmatic dependent launch).
+    /// When every block of the kernel before it has started, and a multiprocessor has room (programmatic dependent launch).
     /// The kernel waits itself for what it reads: `await_first` in the device source.
     Early,
 }

@@ -121,7 +121,9 @@ DEVICE double bits_double(u64 bits) { return __longlong_as_double((long long)bit
 #if defined(__HIP__)
 #define ARCHITECTURE 0
 // What a thread wrote before it, and its block before a barrier before that, other blocks see who find the sum.
-DEVICE u32 atomic_add_ordered(u32 *at, u32 value) { return __hip_atomic_fetch_add(at, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT); }
+DEVICE u32 atomic_add_ordered(u32 *at, u32 value) {
+    return __hip_atomic_fetch_add(at, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+}
 DEVICE void let_second_start() {}
 DEVICE void await_first() {}
 #define LAUNCH_BOUNDS(threads, blocks) __attribute__((amdgpu_flat_work_group_size(1, threads)))
@@ -129,6 +131,7 @@ DEVICE void await_first() {}
 DEVICE u64 warp_ballot(bool predicate) { return __ballot(predicate); }
 DEVICE u64 warp_shuffle(u64 value, u32 lane) { return __shfl(value, lane, WARP); }
 DEVICE float half_value(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+DEVICE u64 multiply_wide(u32 a, u32 b) { return (u64)a * b; }
 DEVICE u64 shift_right(u64 value, u32 by) { return by < 64 ? value >> by : 0; }
 DEVICE float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE float exp2_hint(float a) { return __builtin_amdgcn_exp2f(a); }

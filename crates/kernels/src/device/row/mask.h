@@ -1,6 +1,6 @@
 // The mask: −∞ in place of everything that is not kept, whose bits stay as they were.
 
-// Whether what surely goes of the row in work is masked before its cut is known. What may yet stay is among the gathered then.
+// Whether what surely goes of the row in work is masked before its cut is known. What may yet go is among the gathered then.
 SHARED u32 is_masked_early;
 
 // Whether it may be: nothing else reads the row after that.

@@ -19,8 +19,8 @@ DEVICE u32 gather_where(const Row &row, u64 *out, u32 room, Belongs belongs) {
     return count;
 }
 
-// Gathers the candidates of a range of keys into shared memory, which has room for them. What is below the range goes: where
-// it may, it is masked in the same read.
+// Gathers the candidates of a range of keys into shared memory, which has room for them. Where
+// what is below the range goes, and may be masked already, that is done in the same read.
 DEVICE void gather_range(Row &row, u32 low, u32 high, bool rest_goes) {
     SHARED u32 count;
     const float from = key_value(low), to = value_up_to(high);

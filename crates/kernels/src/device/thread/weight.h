@@ -1,4 +1,4 @@
-// The weight of a logit: `weight.rs` of qrita-core has the sequence and its proof; this is the same, operation for operation.
+// The weight of a logit: `weight.rs` of qrita-core has the sequence and its proof; this has the same values at every step.
 // EXP2_TABLE is generated from there.
 
 #define WEIGHT_ONE (1ull << 42)
