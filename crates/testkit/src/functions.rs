@@ -190,7 +190,9 @@ pub fn quick_weights(device: &impl Evaluate, random: usize) {
     };
     let pack = |y: f32, max: f32, temperature: f32| [pair(y, max), temperature.to_bits().into(), 0];
     let ends = [f32::NEG_INFINITY, f32::MIN, -1.0, -1e-45, 0.0, 1e-45, f32::MIN_POSITIVE, 1.0, f32::MAX, f32::INFINITY];
-    let temperatures = [1e-45, f32::MIN_POSITIVE, 9.313_225_7e-10, 9.313_226e-10, 0.7, 1.0, 1.073_741_8e9, f32::MAX];
+    // The quick division is for temperatures from 2^-30 to 2^30.
+    let (least, most) = (2f32.powi(-30), 2f32.powi(30));
+    let temperatures = [1e-45, f32::MIN_POSITIVE, least.next_down(), least, 0.7, 1.0, most, most.next_up(), f32::MAX];
     let pairs = ends.iter().enumerate().flat_map(|(i, &max)| ends[..=i].iter().map(move |&y| (y, max)));
     let all = pairs.flat_map(|(y, max)| temperatures.map(|temperature| pack(y, max, temperature)));
     // A row whose maximum is −∞ is empty: nothing is weighed.
