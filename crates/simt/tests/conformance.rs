@@ -225,6 +225,7 @@ fn streamed_rows_are_seldom_missed() {
 #[cfg(feature = "truncation")]
 #[test]
 #[ignore = "a report on files that are not part of the repository"]
+#[allow(clippy::print_stderr, reason = "it is a report")]
 fn shares_of_real_rows() {
     for rows in fixtures::large().expect("the larger files of real logits") {
         let wide: Vec<f32> = rows.logits.iter().map(|y| y.to_f32()).collect();
