@@ -1,5 +1,5 @@
 //! Compiles, without a GPU, the kernels that the tests on a device launch, into a cache that is then carried there: compiling
-//! them takes the larger part of an hour on one core.
+//! them takes some ten minutes of one core.
 //!
 //! ```text
 //! LD_LIBRARY_PATH=DIR/nvidia/cu13/lib cargo run --release -p qrita-cuda --example fill-cache -- CACHE 90
@@ -10,16 +10,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use qrita_core::{Dtype, Error, Plan};
 use qrita_cuda::{Cache, block_threads, nvrtc};
 use qrita_kernels::{Specialization, Stage, is_streamed};
+use rayon::prelude::*;
 
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 const USAGE: &str = "\
@@ -33,18 +31,21 @@ Usage: fill-cache CACHE ARCHITECTURE
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let (folder, architecture) = match args.as_slice() {
-        [flag] if flag == "--help" || flag == "-h" => {
-            println!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        [folder, architecture] if architecture.parse::<u32>().is_ok() => (PathBuf::from(folder), architecture),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+    if let [flag] = args.as_slice()
+        && (flag == "--help" || flag == "-h")
+    {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let parsed = match args.as_slice() {
+        [folder, architecture] => architecture.parse().ok().map(|architecture| (Path::new(folder), architecture)),
+        _ => None,
     };
-    match fill(&folder, architecture.parse().unwrap_or_default()) {
+    let Some((folder, architecture)) = parsed else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match fill(folder, architecture) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -53,30 +54,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compiles what is not there yet, on all cores.
+/// Compiles what is not there yet, on all cores, up to the first that fails.
 fn fill(folder: &Path, architecture: u32) -> Result<(), Error> {
     let cache = Cache::in_folder(folder.join("qrita"));
     let kernels = kernels();
     let start = Instant::now();
-    let next = AtomicUsize::new(0);
-    let failed: Mutex<Option<Error>> = Mutex::default();
-    let work = || {
-        while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = nvrtc::machine_code(&cache, kernel, architecture) {
-                // The first is enough, and ends the others' work.
-                next.store(kernels.len(), Ordering::Relaxed);
-                failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
-    });
-    if let Some(error) = failed.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-        return Err(error);
-    }
+    kernels.par_iter().try_for_each(|kernel| nvrtc::machine_code(&cache, kernel, architecture).map(drop))?;
     println!("{} kernels for sm_{architecture} in {:.0} s", kernels.len(), start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -17,14 +17,12 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use qrita_core::{Dtype, Plan};
 use qrita_cuda::{block_threads, nvrtc};
 use qrita_kernels::{Specialization, Stage, is_streamed};
+use rayon::prelude::*;
 
 /// Ampere (A100; RTX 30), Ada (RTX 40), Hopper (H100, H200), Blackwell (B200; RTX 50).
 const ARCHITECTURES: [u32; 6] = [80, 86, 89, 90, 100, 120];
@@ -148,24 +146,7 @@ fn product<'a, A, B, C>(a: &'a [A], b: &'a [B], c: &'a [C]) -> impl Iterator<Ite
 /// Compiles on all cores; the outcomes are in the order of the jobs.
 fn compile_all(jobs: &[(Specialization, u32)]) -> Vec<Outcome> {
     let source = qrita_kernels::source();
-    let next = AtomicUsize::new(0);
-    let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
-    let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some((specialization, architecture)) = jobs.get(index) else { return };
-            let outcome = compile(&source, specialization, *architecture);
-            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
-    });
-    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    outcomes.sort_unstable_by_key(|(index, _)| *index);
-    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    jobs.par_iter().map(|(specialization, architecture)| compile(&source, specialization, *architecture)).collect()
 }
 
 fn compile(source: &str, specialization: &Specialization, architecture: u32) -> Outcome {

@@ -1,11 +1,10 @@
 //! The CUDA backend against the contract, on a real device. Needs one: `--features gpu-tests`.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use qrita_core::{Dtype, Plan};
 use qrita_cuda::{Context, CudaBackend, CudaDevice, CudaSampler};
+use rayon::prelude::*;
 
 /// A backend on the first device. All share a context, so that a kernel is compiled once.
 fn backend() -> CudaBackend {
@@ -27,16 +26,8 @@ fn compile_all(context: &Context) {
         .flat_map(|plan| [Dtype::F32, Dtype::F16, Dtype::Bf16].map(|dtype| (plan, dtype)))
         .flat_map(|(plan, dtype)| [false, true].map(|adjusted| (plan, dtype, adjusted)))
         .collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(&(plan, dtype, adjusted)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            CudaSampler::new(context, dtype, plan, adjusted).expect("the kernels compile");
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
+    jobs.par_iter().for_each(|&(plan, dtype, adjusted)| {
+        CudaSampler::new(context, dtype, plan, adjusted).expect("the kernels compile");
     });
 }
 
