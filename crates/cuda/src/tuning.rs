@@ -4,18 +4,16 @@
 //! and how wide and how many the rows are. What it does not have, the built-in policy chooses. A choice changes times, never an
 //! output bit.
 //!
-//! The file is one JSON object. It is read in two steps, marker and version first, so that a foreign file, a file of another
-//! release and a damaged file are three different errors.
+//! The file is one JSON object, [marked](qrita_delta_tables::marked) as a table's is.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use qrita_core::{Dtype, Error};
+use qrita_delta_tables::marked::{self, Fault};
 use qrita_kernels::{Call, JOINT};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::policy::LaunchShape;
 
@@ -252,15 +250,6 @@ struct TuningFile {
     entries: Vec<TunedEntry>,
 }
 
-/// What is read first: enough to tell whose file it is.
-#[derive(Deserialize)]
-struct Header {
-    #[serde(default)]
-    format: Value,
-    #[serde(default)]
-    version: Value,
-}
-
 impl Tuning {
     /// The marker in the file.
     pub const FORMAT: &'static str = "qrita-tuning";
@@ -336,18 +325,7 @@ impl Tuning {
     /// # Errors
     /// [`TuningError::NotATuning`], [`TuningError::Version`], or as [`Tuning::new`].
     pub fn from_slice(bytes: &[u8]) -> Result<Tuning, TuningError> {
-        let header: Header =
-            serde_json::from_slice(bytes).map_err(|error| TuningError::NotATuning { why: error.to_string() })?;
-        if header.format != Tuning::FORMAT {
-            return Err(TuningError::NotATuning { why: format!("it lacks the marker \"{}\"", Tuning::FORMAT) });
-        }
-        let corrupt = |what: String| TuningError::Corrupt { what };
-        let version = header.version.as_u64();
-        let version = version.ok_or_else(|| corrupt(format!("its version is {}, not a number", header.version)))?;
-        if version != u64::from(Tuning::VERSION) {
-            return Err(TuningError::Version { found: version, expected: Tuning::VERSION });
-        }
-        let file: TuningFile = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
+        let file: TuningFile = marked::from_slice(bytes, Tuning::FORMAT, Tuning::VERSION)?;
         Tuning::new(file.device, file.entries)
     }
 
@@ -356,15 +334,18 @@ impl Tuning {
     /// # Errors
     /// [`TuningError::Io`] when it cannot be read, else those of [`Tuning::from_slice`].
     pub fn load(path: impl AsRef<Path>) -> Result<Tuning, TuningError> {
-        let path = path.as_ref();
-        let mut bytes = Vec::new();
-        File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|error| {
-            TuningError::Io { path: path.to_owned(), kind: error.kind(), message: error.to_string() }
-        })?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(TuningError::NotATuning { why: format!("it has more than {MAX_BYTES} bytes") });
+        Tuning::from_slice(&marked::read(path.as_ref(), MAX_BYTES)?)
+    }
+}
+
+impl From<Fault> for TuningError {
+    fn from(fault: Fault) -> TuningError {
+        match fault {
+            Fault::Io { path, source } => TuningError::Io { path, kind: source.kind(), message: source.to_string() },
+            Fault::Foreign(why) => TuningError::NotATuning { why },
+            Fault::Version(found) => TuningError::Version { found, expected: Tuning::VERSION },
+            Fault::Corrupt(what) => TuningError::Corrupt { what },
         }
-        Tuning::from_slice(&bytes)
     }
 }
 

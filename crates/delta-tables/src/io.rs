@@ -5,23 +5,21 @@
 //! f32; and the one f64, the coverage, is written as text, which std parses exactly. A table thus survives a save and a load
 //! bit for bit.
 //!
-//! A file is read in two steps, marker and version first, so that a foreign file, a file of another release and a damaged
-//! file are three different errors. It is written under a temporary name and renamed, so that a reader never sees half a
+//! A file is [marked](crate::marked). It is written under a temporary name and renamed, so that a reader never sees half a
 //! table and a failed save leaves the old one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::error::Error;
+use crate::marked::{self, Fault};
 use crate::table::{DeltaTables, Provenance, TopK, TopP};
 
-/// The most bytes that [`DeltaTables::load`] reads. A table takes a quarter of a MiB; a path to something endless, or to a
-/// model's weights, must not fill memory first.
+/// The most bytes that [`DeltaTables::load`] reads. A table takes a quarter of a MiB.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Numbers the temporary files of this process, so that two threads that save to one path do not share one.
@@ -35,15 +33,6 @@ pub(crate) struct TableFile {
     provenance: Provenance,
     top_k: TopK,
     top_p: TopP,
-}
-
-/// What is read first: enough to tell whose file it is.
-#[derive(Deserialize)]
-struct Header {
-    #[serde(default)]
-    format: Value,
-    #[serde(default)]
-    version: Value,
 }
 
 impl From<DeltaTables> for TableFile {
@@ -62,8 +51,8 @@ impl TryFrom<TableFile> for DeltaTables {
     type Error = Error;
 
     fn try_from(file: TableFile) -> Result<Self, Error> {
-        check_format(&Value::String(file.format))?;
-        check_version(file.version)?;
+        marked::check_marker(Some(&file.format), DeltaTables::FORMAT)?;
+        marked::check_version(file.version, DeltaTables::VERSION)?;
         Self { provenance: file.provenance, top_k: file.top_k, top_p: file.top_p }.check()
     }
 }
@@ -101,15 +90,7 @@ impl DeltaTables {
     /// assert!(matches!(foreign, Err(Error::NotATable { .. })));
     /// ```
     pub fn from_slice(bytes: &[u8]) -> Result<Self, Error> {
-        let header: Header =
-            serde_json::from_slice(bytes).map_err(|error| Error::NotATable { why: error.to_string() })?;
-        check_format(&header.format)?;
-        let version = header
-            .version
-            .as_u64()
-            .ok_or_else(|| Error::corrupt(format!("its version is {}, not a number", header.version)))?;
-        check_version(version)?;
-        let file: TableFile = serde_json::from_slice(bytes).map_err(|error| Error::corrupt(error.to_string()))?;
+        let file: TableFile = marked::from_slice(bytes, DeltaTables::FORMAT, DeltaTables::VERSION)?;
         Self::try_from(file)
     }
 
@@ -149,15 +130,7 @@ impl DeltaTables {
     /// assert!(matches!(DeltaTables::load("no/such/table.json"), Err(Error::Io { .. })));
     /// ```
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-            .map_err(|source| io_error(path, source))?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(Error::NotATable { why: format!("it has more than {MAX_BYTES} bytes") });
-        }
-        Self::from_slice(&bytes)
+        Self::from_slice(&marked::read(path.as_ref(), MAX_BYTES)?)
     }
 
     fn replace(&self, path: &Path) -> io::Result<()> {
@@ -192,18 +165,14 @@ fn io_error(path: &Path, source: io::Error) -> Error {
     Error::Io { path: path.to_owned(), source }
 }
 
-fn check_format(found: &Value) -> Result<(), Error> {
-    match found {
-        Value::String(format) if format == DeltaTables::FORMAT => Ok(()),
-        _ => Err(Error::NotATable { why: format!("it lacks the marker \"{}\"", DeltaTables::FORMAT) }),
-    }
-}
-
-fn check_version(found: u64) -> Result<(), Error> {
-    if found == u64::from(DeltaTables::VERSION) {
-        Ok(())
-    } else {
-        Err(Error::Version { found, expected: DeltaTables::VERSION })
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Error {
+        match fault {
+            Fault::Io { path, source } => Error::Io { path, source },
+            Fault::Foreign(why) => Error::NotATable { why },
+            Fault::Version(found) => Error::Version { found, expected: DeltaTables::VERSION },
+            Fault::Corrupt(what) => Error::Corrupt { what },
+        }
     }
 }
 

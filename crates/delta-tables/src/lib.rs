@@ -57,6 +57,7 @@
 mod error;
 mod fit;
 mod io;
+pub mod marked;
 pub mod normal;
 mod table;
 
