@@ -15,6 +15,7 @@ use cudarc::driver::sys::{CUdevice_attribute, CUevent_flags, CUgraphInstantiate_
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, result};
 use cudarc::nvrtc::Ptx;
 use qrita_core::{Dtype, Error, Params, Shape};
+use qrita_kernels::batch_rows;
 
 use crate::context::{Context, driver};
 use crate::sampler::{CudaSampler, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceWorkspace, LaunchParams};
@@ -86,9 +87,8 @@ impl Timer {
         if rows.is_empty() || !rows.len().is_multiple_of(row) {
             return Err(Error::Shape { what: "bytes of rows", value: rows.len(), expected: "those of whole rows" });
         }
-        // Rows are counted in 32 bits.
-        if !u32::try_from(count).is_ok_and(|count| count > 0) {
-            return Err(Error::Shape { what: "rows", value: count, expected: "from 1 to 2^32 - 1" });
+        if batch_rows(count)? == 0 {
+            return Err(Error::Shape { what: "rows", value: count, expected: "at least 1" });
         }
         let different = rows.len() / row;
         let bytes = count * row;

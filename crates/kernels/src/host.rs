@@ -170,6 +170,15 @@ const MOST_BLOCKS: u32 = i32::MAX as u32;
 
 /// The rows of a batch, each of which a launch has a block for.
 ///
+/// ```
+/// use qrita_core::Error;
+/// use qrita_kernels::batch_rows;
+///
+/// assert_eq!(batch_rows(7), Ok(7));
+/// assert_eq!(batch_rows((1 << 31) - 1), Ok(i32::MAX as u32));
+/// assert!(matches!(batch_rows(1 << 31), Err(Error::Shape { what: "rows", .. })));
+/// ```
+///
 /// # Errors
 /// [`Error::Shape`] from 2^31 rows on.
 pub fn batch_rows(rows: usize) -> Result<u32, Error> {
