@@ -20,7 +20,6 @@ DEVICE void run_or_finish(Row &row, u32 part) {
     u32 state = STAGE == 6 ? row.call.slots[row.view.row].state : SLOT_MISSED;
     bool is_divided = state == SLOT_LISTED || (state == SLOT_CUT && !reads_row(row.call));
     if (part > 0 && !is_divided) return;
-    block_zero(&is_masked_early);
     Boundary boundary = state == SLOT_MISSED ? boundary_of(row) : take_up(row);
     if (part == 0) emit(row, boundary, status_of(row));
     block_sync();
@@ -103,7 +102,7 @@ DEVICE void run_part(const Call &call, u64 *gathered, u32 at, u32 part) {
     RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
     Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, false, false};
     if (STAGE != 5) {
-        if (thread_index() == 0) facts = Facts{0, 1, 0, 0, 0};
+        if (thread_index() == 0) facts = Facts{0, 1, 0, 0, 0, false};
         block_sync();
     }
     run_row(row, part);

@@ -1,9 +1,7 @@
 // The mask: −∞ in place of everything that is not kept, whose bits stay as they were.
 
-// Whether what surely goes of the row in work is masked before its cut is known. What may yet go is among the gathered then.
-SHARED u32 is_masked_early;
-
-// Whether it may be: nothing else reads the row after that.
+// Whether what surely goes may be masked before the cut is known: nothing else reads the row after that. What may yet go is
+// among the gathered then.
 DEVICE bool may_mask_early(const Call &call) { return STAGE == 6 && call.mask && !reads_row(call); }
 
 // Stores −∞ over a part of the row, 16 bytes at a time where its alignment allows.
@@ -98,7 +96,7 @@ DEVICE void mask(const Row &row, const Boundary &boundary, u32 part_index, u32 p
     Stored *stored = row.view.stored;
     Vectors vectors = vectors_of(row.view);
     Part part = part_of(vectors, part_index, parts);
-    if (STAGE == 6 && is_masked_early) {
+    if (STAGE == 6 && facts.is_masked_early) {
         for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
             if (!keeps(boundary, row.gathered[i])) stored[candidate_id(row.gathered[i])] = STORED_NEGATIVE_INFINITY;
         return;

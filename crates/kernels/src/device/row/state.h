@@ -30,6 +30,8 @@ struct Facts {
     u32 candidates;
     // Whether it has NaN.
     u32 nan;
+    // Whether everything that goes is masked already, but for the gathered.
+    bool is_masked_early;
 };
 SHARED Facts facts;
 

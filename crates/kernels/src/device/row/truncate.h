@@ -34,7 +34,7 @@ DEVICE void gather_range(Row &row, u32 low, u32 high, bool rest_goes) {
         Vectors vectors = vectors_of(row.view);
         mask_where(
             row, vectors, part_of(vectors, 0, 1), [=](u32, float y) { return !(y >= from); }, is_in, take);
-        if (thread_index() == 0) is_masked_early = 1;
+        if (thread_index() == 0) facts.is_masked_early = true;
     } else {
         for_fours<CHEAP_AHEAD>(
             row,
