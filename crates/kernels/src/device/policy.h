@@ -30,7 +30,7 @@
 // The sample that thresholds are made of: runs spread evenly over the row.
 #define SAMPLE_RUNS 128u
 #define SAMPLE_RUN 32u
-// Up to here a candidate's rank is counted; above, the pivot search is faster.
+// Up to here candidates are ranked by counting what precedes each; above, sorted.
 #define RANK_CAPACITY 1024u
 // Margin of the Gaussian threshold in units of σ, for the error of a sample's tail.
 #define SIGMA_MARGIN 0.25f

@@ -97,7 +97,7 @@ DEVICE Found narrow_search(const Row &row, Goal goal) {
     Interval interval =
         Interval{candidate_of(block_min(least), ALL), first_of_gathered(row), row.gathered_count, Measure{0, 0}};
     u64 first = interval.high;
-    narrow_to_few(row, interval, goal.by_mass, goal.value);
+    narrow_to_few(row, interval, goal);
     List list = order(row, interval, first);
     u64 last = goal.by_mass ? cut_by_mass(row, list, list.count, false, goal.value, goal.value).last
                             : ordered[(u32)goal.value - 1 - list.above.count];

@@ -140,8 +140,6 @@ DEVICE void close(Row &row, Goal &goal, u64 all) {
 // True when the key is found. Else the goal is met from `low` on among the gathered, which are the candidates of a small range
 // of keys, on top of `found`. `is_last`: what is below the range goes.
 DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 low, u32 high, bool is_last, Found &found) {
-    SHARED u32 chosen[2];
-    SHARED u64 chosen_mass;
     Window window = Window{low, high};
     if (row.view.vocab > 2 * SAMPLE_LOGITS) window = window_of_sample(row, window, goal.by_mass, share);
     for (;;) {
@@ -161,44 +159,16 @@ DEVICE bool histogram_search(Row &row, Goal &goal, float share, u32 low, u32 hig
             window = Window{low, high};
             continue;
         }
-        // Buckets from the top, as many to each thread; one thread has the one where the goal is met, if one has it.
-        if (thread_index() == 0) chosen[0] = BUCKETS;
-        u32 each = (BUCKETS + thread_count() - 1) / thread_count();
-        u32 start = thread_index() * each;
-        u32 count = 0;
-        u64 mass = 0;
-        for (u32 i = start; i < start + each && i < BUCKETS; i++) {
-            count += range_counts[BUCKETS - 1 - i];
-            mass += range_mass(BUCKETS - 1 - i);
-        }
-        u32 count_before = count_above + block_sum_before(count);
-        u64 mass_before = mass_above + block_sum_before_wide(mass);
-        if (!met(goal, count_before, mass_before) && met(goal, count_before + count, mass_before + mass)) {
-            u32 i = start;
-            for (;;) {
-                u32 bucket = BUCKETS - 1 - i;
-                if (met(goal, count_before + range_counts[bucket], mass_before + range_mass(bucket))) break;
-                count_before += range_counts[bucket];
-                mass_before += range_mass(bucket);
-                i++;
-            }
-            chosen[0] = BUCKETS - 1 - i;
-            chosen[1] = count_before;
-            chosen_mass = mass_before;
-        }
-        block_sync();
-        u32 bucket = chosen[0];
-        if (bucket == BUCKETS) {
-            found.above = count_above + block_sum(count);
-            found.mass_above = mass_above + block_sum_wide(mass);
+        Met met_in = range_that_meets(goal, Measure{mass_above, count_above});
+        found.above = met_in.above.count;
+        found.mass_above = met_in.above.mass;
+        if (met_in.at == BUCKETS) {
             high = window.low - 1;
             window = Window{low, high};
             continue;
         }
-        found.above = chosen[1];
-        found.mass_above = chosen_mass;
-        u32 held = range_counts[bucket];
-        low = window.low + (bucket << shift);
+        u32 held = range_counts[met_in.at];
+        low = window.low + (met_in.at << shift);
         u32 end = low + ((1u << shift) - 1);
         high = end < window.high ? end : window.high;
         found.key = low;

@@ -40,9 +40,6 @@ DEVICE u32 divide(const Row &row, const Interval &interval, bool by_mass, u64 lo
     return shift;
 }
 
-// As many ranges to each lane, from the top: this lane's first.
-DEVICE u32 first_range() { return BUCKETS - 1 - lane_index() * (BUCKETS / WARP); }
-
 // The mass of the interval that was divided. Every warp sums it, and has it without another barrier.
 DEVICE u64 divided_mass() {
     u64 mass = 0;
@@ -52,36 +49,11 @@ DEVICE u64 divided_mass() {
 }
 
 // Narrows an interval that was divided to the range in which the goal is met; it is in one.
-DEVICE void narrow(Interval &interval, u32 shift, bool by_mass, u64 goal) {
-    const u32 top = first_range();
-    u32 count = 0;
-    u64 mass = 0;
-#pragma unroll
-    for (u32 i = 0; i < BUCKETS / WARP; i++) {
-        count += range_counts[top - i];
-        mass += by_mass ? range_mass(top - i) : 0;
-    }
-    count = interval.above.count + warp_sum_before(count);
-    mass = by_mass ? interval.above.mass + warp_sum_before_wide(mass) : 0;
-    u32 found = BUCKETS;
-    Measure above = Measure{0, 0};
-#pragma unroll
-    for (u32 i = 0; i < BUCKETS / WARP; i++) {
-        u32 range = range_counts[top - i];
-        u64 weight = by_mass ? range_mass(top - i) : 0;
-        if (by_mass ? mass < goal && mass + weight >= goal : count < goal && count + range >= goal) {
-            found = top - i;
-            above = Measure{mass, count};
-        }
-        count += range;
-        mass += weight;
-    }
-    u32 lane = trailing_zeros(warp_ballot(found < BUCKETS));
-    u32 at = (u32)warp_shuffle(found, lane);
-    interval.above.count = (u32)warp_shuffle(above.count, lane);
-    if (by_mass) interval.above.mass = warp_shuffle(above.mass, lane);
-    interval.held = range_counts[at];
-    interval.low += (u64)at << shift;
+DEVICE void narrow(Interval &interval, u32 shift, Goal goal) {
+    Met met_in = range_that_meets(goal, interval.above);
+    interval.above = met_in.above;
+    interval.held = range_counts[met_in.at];
+    interval.low += (u64)met_in.at << shift;
     // The last range may end beyond all integers.
     u64 width = (1ull << shift) - 1;
     if (interval.high - interval.low > width) interval.high = interval.low + width;
@@ -100,12 +72,12 @@ struct List {
 };
 
 // Narrows an interval that meets the goal to few candidates.
-DEVICE void narrow_to_few(const Row &row, Interval &interval, bool by_mass, u64 goal) {
+DEVICE void narrow_to_few(const Row &row, Interval &interval, Goal goal) {
 #pragma unroll 1
     while (interval.held > few()) {
         u64 lower = 0;
-        u32 shift = divide(row, interval, by_mass, interval.low, lower);
-        narrow(interval, shift, by_mass, goal);
+        u32 shift = divide(row, interval, goal.by_mass, interval.low, lower);
+        narrow(interval, shift, goal);
     }
 }
 

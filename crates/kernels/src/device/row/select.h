@@ -32,7 +32,7 @@ DEVICE bool select(Row &row, double rest, float greatest, bool with_rest, Bounda
         kept = held;
         if (is_limit) {
             Interval interval = Interval{low, row.first, held, Measure{0, 0}};
-            narrow_to_few(row, interval, false, k);
+            narrow_to_few(row, interval, Goal{false, k, false});
             List list = order(row, interval, row.first);
             limit = with_ties(row, ordered[k - 1 - list.above.count]);
             kept = keeps_all_ties(row) ? count_gathered_from(row, limit) : k;
@@ -60,8 +60,9 @@ DEVICE bool select(Row &row, double rest, float greatest, bool with_rest, Bounda
             // Top-p of 0 keeps the first maximum.
             least = least == 0 ? 1 : least;
             if (mass >= least) {
-                narrow(interval, shift, true, least);
-                narrow_to_few(row, interval, true, least);
+                Goal goal = Goal{true, least, false};
+                narrow(interval, shift, goal);
+                narrow_to_few(row, interval, goal);
                 List list = order(row, interval, row.first);
                 Cut cut = cut_by_mass(row, list, list.count, false, least, most);
                 if (!cut.reaches_most && !(is_limit && cut.kept == kept)) return false;
