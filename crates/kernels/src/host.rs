@@ -297,11 +297,16 @@ pub struct Launch {
 /// kernel. Where blocks have scratch memory, there are at most `most_blocks` of them.
 pub fn split_launches(whole: &Specialization, split: Split, most_blocks: u32, call: &Call) -> [Launch; 2] {
     let is_many = call.rows as usize > SPLIT_ROWS;
-    let most_parts = MOST_BLOCKS / call.rows.max(1);
+    // The device divides by them with a shift.
+    let parts = |wanted: u32, most: u32| 1 << wanted.clamp(1, most.max(1)).ilog2();
     let call = Call {
-        chunks: if is_many { 1 } else { split.chunks.clamp(1, split.threads.min(MOST_CHUNKS as u32)) },
+        chunks: if is_many { 1 } else { parts(split.chunks, split.threads.min(MOST_CHUNKS as u32)) },
         // A mass over the whole row is read by one block, and must be before another masks.
-        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 { 1 } else { split.mask_chunks.min(most_parts).max(1) },
+        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 {
+            1
+        } else {
+            parts(split.mask_chunks, MOST_BLOCKS / call.rows.max(1))
+        },
         ..*call
     };
     let blocks = |parts: u32| call.rows.saturating_mul(parts);

@@ -11,7 +11,8 @@ pub struct Split {
     /// Threads of a block of the first kernel: a multiple of the warp, at most 1024.
     pub threads: u32,
     /// Blocks that share a row while it streams, if the plan is [streamed](is_streamed): at most [`MOST_CHUNKS`]
-    /// and `threads`, and 1 for batches of more than [`SPLIT_ROWS`] rows.
+    /// and `threads`, and 1 for batches of more than [`SPLIT_ROWS`] rows. Of this and the next the greatest power of two is
+    /// taken that they have room for.
     pub chunks: u32,
     /// Blocks that share a row while it is masked, at least 1.
     pub mask_chunks: u32,

@@ -134,7 +134,7 @@ impl Device for SimtDevice {
         let number = self.launches.load(Ordering::Relaxed) as u32;
         (number % 5 != 4).then_some(Split {
             threads: self.threads,
-            chunks: 1 + number % 3,
+            chunks: 1 << (number % 3),
             mask_chunks: 1 + number % 2,
         })
     }

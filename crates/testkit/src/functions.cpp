@@ -11,6 +11,8 @@ struct FunctionsCall {
 };
 
 KERNEL functions(ARGUMENT(FunctionsCall) call) {
+    load_table();
+    block_sync();
     u32 i = block_index() * thread_count() + thread_index();
     if (i >= call.count) return;
     u64 a = call.first + i * call.step, b = call.second, c = 0;

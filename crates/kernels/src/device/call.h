@@ -72,6 +72,8 @@ struct Call {
 #define SLOT_MISSED 0u
 #define SLOT_LISTED 1u
 #define SLOT_CUT 2u
+// As many of a slot's candidates are always written.
+#define SLOT_AHEAD 64u
 struct Slot {
     u32 state, status, max, key, id, kept;
     u32 unused[2];

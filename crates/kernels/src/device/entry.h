@@ -17,10 +17,17 @@ DEVICE Boundary boundary_of(Row &row) {
 // A row from its logits to its outputs, or what is left of it after another kernel. The mask is divided into parts, unless
 // someone reads the row while others would mask it; the rest is the first part's.
 DEVICE void run_or_finish(Row &row, u32 part) {
-    u32 state = STAGE == 6 ? row.call.slots[row.view.row].state : SLOT_MISSED;
+    u32 state = SLOT_MISSED;
+    u64 ahead = 0;
+    if (STAGE == 6) {
+        const Slot &slot = row.call.slots[row.view.row];
+        state = slot.state;
+        ahead = take_ahead(slot);
+    }
     bool is_divided = state == SLOT_LISTED || (state == SLOT_CUT && !reads_row(row.call));
     if (part > 0 && !is_divided) return;
-    Boundary boundary = state == SLOT_MISSED ? boundary_of(row) : take_up(row);
+    if (STAGE == 6 && (state == SLOT_MISSED || (part == 0 && reads_row(row.call)))) load_table();
+    Boundary boundary = state == SLOT_MISSED ? boundary_of(row) : take_up(row, ahead);
     if (part == 0) emit(row, boundary, status_of(row));
     block_sync();
     if (row.call.mask) mask(row, boundary, part, is_divided ? row.call.mask_chunks : 1);
@@ -95,23 +102,53 @@ DEVICE void run_row(Row &row, u32 part) {
 #endif
 }
 
+// Member by member: what is an instruction each is a loop otherwise.
+DEVICE void copy_args(RowArgs &to, const RowArgs &from) {
+    to.seed = from.seed;
+    to.position = from.position;
+    to.stream = from.stream;
+    to.temperature = from.temperature;
+    to.top_k = from.top_k;
+    to.top_p = from.top_p;
+    to.farthest = from.farthest;
+    to.flags = from.flags;
+    if (ADJUSTED) {
+        to.repetition = from.repetition;
+        to.frequency = from.frequency;
+        to.presence = from.presence;
+    }
+    if (TRUNCATION == 1 || TRUNCATION == 2) {
+#pragma unroll 1
+        for (u32 i = 0; i < DELTA_SIGMAS; i++) to.delta[i] = from.delta[i];
+    }
+    to.wanted = from.wanted;
+}
+
 // Part `part` of a row, or all of it.
 DEVICE void run_part(const Call &call, u64 *gathered, u32 at, u32 part) {
     u64 *scratch = HAS_SCRATCH ? call.scratch + block_index() * (call.scratch_stride / sizeof(u64)) : 0;
-    const RowArgs &args = call.row_args ? call.row_args[at] : call.args;
+    // Read in many places, and where they come from each read takes as long as one of the device's memory.
+    SHARED RowArgs args;
+    if (thread_index() == 0) {
+        few_places = 0;
+        // Two copies: of an address that may be of either memory the compiler knows neither.
+        if (call.row_args) copy_args(args, call.row_args[at]);
+        else copy_args(args, call.args);
+    }
     RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
     Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, false, false};
     if (STAGE != 5) {
+        if (STAGE != 6) load_table();
         if (thread_index() == 0) facts = Facts{0, 1, 0, 0, 0, false};
         block_sync();
     }
+    if (STAGE == 6) await_first();
     run_row(row, part);
 }
 
 KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(Call) call) {
     SHARED u64 gathered[CAPACITY];
     if (STAGE == 5 || STAGE == 7) let_second_start();
-    if (STAGE == 6) await_first();
     if (HAS_SCRATCH && STAGE != 5 && STAGE != 6) {
         for (u32 at = block_index(); at < call.rows; at += block_count()) {
             block_sync();
@@ -121,5 +158,5 @@ KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(Call) c
     }
     // A block for each part of each row: a loop would hold registers through all of it.
     const u32 parts = STAGE == 5 ? call.chunks : STAGE == 6 ? call.mask_chunks : 1;
-    run_part(call, gathered, block_index() / parts, block_index() % parts);
+    run_part(call, gathered, block_index() >> shift_of(parts), block_index() & (parts - 1));
 }

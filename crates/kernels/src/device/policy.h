@@ -18,7 +18,7 @@
 // Loads of 16 bytes that a thread has in flight: one where more would spill, by what the compiler makes of it for each
 // architecture.
 #define VECTORS_IN_FLIGHT \
-    (STAGE == 5 && DTYPE == 0 ? 3u : STAGE == 6 && DTYPE != 0 && ARCHITECTURE >= 1000 ? 1u : 2u)
+    (STAGE == 5 && DTYPE == 0 ? 4u : STAGE == 6 && DTYPE != 0 && ARCHITECTURE >= 1000 ? 1u : 2u)
 // The same in passes over a row that do little with each logit.
 #define CHEAP_AHEAD (STAGE == 6 && DTYPE == 0 ? 2u : 1u)
 // Candidates that a block holds in shared memory.

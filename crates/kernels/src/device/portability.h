@@ -61,6 +61,7 @@ DEVICE float div_rn(float a, float b) { return a / b; }
 DEVICE float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float sqrt_hint(float a) { return __builtin_sqrtf(a); }
 DEVICE float exp2_hint(float a) { return __builtin_exp2f(a); }
+DEVICE float reciprocal_hint(float a) { return 1.0f / a; }
 DEVICE float max_ignoring_nan(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE u32 float_bits(float value) { u32 bits; __builtin_memcpy(&bits, &value, 4); return bits; }
@@ -135,6 +136,7 @@ DEVICE u64 multiply_wide(u32 a, u32 b) { return (u64)a * b; }
 DEVICE u64 shift_right(u64 value, u32 by) { return by < 64 ? value >> by : 0; }
 DEVICE float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE float exp2_hint(float a) { return __builtin_amdgcn_exp2f(a); }
+DEVICE float reciprocal_hint(float a) { return __builtin_amdgcn_rcpf(a); }
 #else
 #define ARCHITECTURE __CUDA_ARCH__
 #define LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
@@ -191,6 +193,11 @@ DEVICE float exp2_hint(float a) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a));
     return power;
+}
+DEVICE float reciprocal_hint(float a) {
+    float reciprocal;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(a));
+    return reciprocal;
 }
 #endif
 

@@ -7,6 +7,10 @@ DEVICE u32 lane_index() { return thread_index() % WARP; }
 DEVICE u32 warp_index() { return thread_index() / WARP; }
 DEVICE u32 warp_count() { return thread_count() / WARP; }
 
+// By what a power of two shifts: to divide by it without a division; of the greatest power in a number.
+DEVICE u32 shift_of(u32 power) { return trailing_zeros(power); }
+DEVICE u32 floor_shift_of(u32 number) { return 63 - leading_zeros(number); }
+
 // Of at least 32 lanes, and at most 1024 threads in a block.
 #define MOST_WARPS 32u
 
@@ -92,13 +96,11 @@ DEVICE_CALL float block_sum_hint(float value) {
         return part;
     });
 }
-// The same with the error of a few roundings in 53 bits: for bounded masses.
-DEVICE_CALL double block_sum_double(double value) {
-    return block_reduce(value, 0.0, [](double part) {
-        for (u32 step = WARP / 2; step > 0; step /= 2)
-            part += bits_double(warp_shuffle(double_bits(part), lane_index() ^ step));
-        return part;
-    });
+// The same over a warp, with the error of a few roundings in 53 bits: for bounded masses.
+DEVICE double warp_sum_double(double part) {
+    for (u32 step = WARP / 2; step > 0; step /= 2)
+        part += bits_double(warp_shuffle(double_bits(part), lane_index() ^ step));
+    return part;
 }
 
 // The greatest candidate: of the greatest key, the least id.

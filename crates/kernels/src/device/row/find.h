@@ -96,12 +96,9 @@ DEVICE Found narrow_search(const Row &row, Goal goal) {
     }
     Interval interval =
         Interval{candidate_of(block_min(least), ALL), first_of_gathered(row), row.gathered_count, Measure{0, 0}};
-    u64 first = interval.high;
-    narrow_to_few(row, interval, goal);
-    List list = order(row, interval, first);
-    u64 last = goal.by_mass ? cut_by_mass(row, list, list.count, false, goal.value, goal.value).last
-                            : ordered[(u32)goal.value - 1 - list.above.count];
-    u32 key = candidate_key(last);
+    bool are_clear = false;
+    narrow_to_few(row, interval, goal, are_clear);
+    u32 key = candidate_key(cut_of_few(row, interval, goal, 0, 0).last);
     u32 above = sum_gathered<u32>(row, [=](u64 candidate) { return candidate_key(candidate) > key; });
     return Found{key, above, goal.by_mass ? gathered_mass_above(row, key) : 0};
 }

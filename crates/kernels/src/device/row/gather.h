@@ -11,16 +11,16 @@ struct Seen {
     u32 greatest;
 };
 
-// The loads of a thread that are in flight together: VECTORS_IN_FLIGHT vectors, a block apart.
+// The loads of a thread that are in flight together: VECTORS_IN_FLIGHT vectors, `step` apart.
 struct Flight {
     Vector vectors[VECTORS_IN_FLIGHT];
 };
 
-DEVICE Flight load_flight(const Row &row, const Vectors &vectors, u32 at, u32 to) {
+DEVICE Flight load_flight(const Row &row, const Vectors &vectors, u32 at, u32 step, u32 to) {
     Flight flight;
 #pragma unroll
     for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++)
-        if (at + i * thread_count() < to) flight.vectors[i] = load_vector(row.view, vectors, at + i * thread_count());
+        if (at + i * step < to) flight.vectors[i] = load_vector(row.view, vectors, at + i * step);
     return flight;
 }
 
@@ -57,7 +57,7 @@ DEVICE void for_fours(const Row &row, Each each, One one) {
             for (u32 lane = 0; lane < PER_VECTOR; lane += 4) each(id + lane, widen_four(now[i], lane));
         }
     }
-    for_edges(row.view, vectors, part_of(vectors, 0, 1),
+    for_edges(row.view, vectors, true, true,
               [&](u32 id) { one(id, effective(row.call, row.args, row.view, id)); });
 }
 
@@ -66,12 +66,12 @@ struct Reference {
     float greatest, c;
 };
 
-// Gathers from a part of the row, whose first loads are under way. Candidates go to shared memory as long as there is room,
+// Gathers from a strip of the row, whose first loads are under way. Candidates go to shared memory as long as there is room,
 // then to scratch memory, if there is any; all are counted. Lanes take places one by one: to take them for a warp at once
 // costs every warp its ballots, and was slower on an H200 for any share of candidates below a tenth.
 template <bool WITH_REST>
-DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part, Flight flight, float t,
-                        const Reference &reference, u32 *count) {
+DEVICE Seen gather_strip(const Row &row, const Vectors &vectors, const Strip &strip, Flight flight, float t,
+                         const Reference &reference, u32 *count) {
     const float none = bits_float(0xFF800000u);
     Seen seen = Seen{0.0, 0, 0};
     auto gather = [&](u32 id, float y) {
@@ -96,16 +96,15 @@ DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part
     if (ADJUSTED) {
         // What is read beside each logit is most of the time.
 #pragma unroll 1
-        for (u32 at = part.from * PER_VECTOR + thread_index(); at < part.to * PER_VECTOR; at += thread_count())
-            take_one(vectors.head + at);
+        for (u32 at = strip.from + thread_index(); at < strip.to * PER_VECTOR; at += strip.step) take_one(vectors.head + at);
     }
 #pragma unroll 1
-    for (u32 at = ADJUSTED ? part.to : part.from + thread_index(); at < part.to; at += VECTORS_IN_FLIGHT * thread_count()) {
+    for (u32 at = ADJUSTED ? strip.to : strip.from + thread_index(); at < strip.to; at += VECTORS_IN_FLIGHT * strip.step) {
         float sum = 0.0f;
 #pragma unroll
         for (u32 i = 0; i < VECTORS_IN_FLIGHT; i++) {
-            if (at + i * thread_count() >= part.to) break;
-            u32 id = vectors.head + (at + i * thread_count()) * PER_VECTOR;
+            if (at + i * strip.step >= strip.to) break;
+            u32 id = vectors.head + (at + i * strip.step) * PER_VECTOR;
 #pragma unroll
             for (u32 lane = 0; lane < PER_VECTOR; lane += 4) {
                 Four y = widen_four(flight.vectors[i], lane);
@@ -122,8 +121,8 @@ DEVICE Seen gather_part(const Row &row, const Vectors &vectors, const Part &part
             }
         }
         if (WITH_REST) seen.rest += (double)sum;
-        flight = load_flight(row, vectors, at + VECTORS_IN_FLIGHT * thread_count(), part.to);
+        flight = load_flight(row, vectors, at + VECTORS_IN_FLIGHT * strip.step, strip.step, strip.to);
     }
-    for_edges(row.view, vectors, part, take_one);
+    for_edges(row.view, vectors, strip.has_head, strip.has_tail, take_one);
     return seen;
 }

@@ -12,7 +12,7 @@ DEVICE void fill(const RowView &view, const Vectors &vectors, const Part &part) 
     Vector *start = (Vector *)(view.stored + vectors.head);
 #pragma unroll 4
     for (u32 at = part.from + thread_index(); at < part.to; at += thread_count()) start[at] = vector;
-    for_edges(view, vectors, part, [&](u32 id) { view.stored[id] = STORED_NEGATIVE_INFINITY; });
+    for_edges(view, vectors, part.has_head, part.has_tail, [&](u32 id) { view.stored[id] = STORED_NEGATIVE_INFINITY; });
 }
 
 // The part, as ids.
@@ -59,7 +59,7 @@ DEVICE void mask_where(const Row &row, const Vectors &vectors, const Part &part,
         for (u32 at = part.from * PER_VECTOR + thread_index(); at < part.to * PER_VECTOR; at += thread_count())
             one(vectors.head + at);
     } else {
-        Flight flight = load_flight(row, vectors, part.from + thread_index(), part.to);
+        Flight flight = load_flight(row, vectors, part.from + thread_index(), thread_count(), part.to);
 #pragma unroll 1
         for (u32 at = part.from + thread_index(); at < part.to; at += VECTORS_IN_FLIGHT * thread_count()) {
 #pragma unroll
@@ -85,10 +85,10 @@ DEVICE void mask_where(const Row &row, const Vectors &vectors, const Part &part,
                 }
                 if (changes) *(Vector *)(stored + id) = vector;
             }
-            flight = load_flight(row, vectors, at + VECTORS_IN_FLIGHT * thread_count(), part.to);
+            flight = load_flight(row, vectors, at + VECTORS_IN_FLIGHT * thread_count(), thread_count(), part.to);
         }
     }
-    for_edges(row.view, vectors, part, one);
+    for_edges(row.view, vectors, part.has_head, part.has_tail, one);
 }
 
 // Stores −∞ over everything in a part of the row that the boundary does not keep.

@@ -6,6 +6,7 @@ SHARED u32 range_masses[2][BUCKETS];
 
 // All threads together, between two barriers.
 DEVICE void clear_ranges() {
+#pragma unroll 1
     for (u32 i = thread_index(); i < BUCKETS; i += thread_count()) {
         range_counts[i] = 0;
         range_masses[0][i] = 0;

@@ -16,6 +16,8 @@ DEVICE bool select(Row &row, double rest, float greatest, bool with_rest, Bounda
     if (is_empty(row)) return false;
     u64 limit;
     u32 kept = 1;
+    // By the block that streamed.
+    bool are_clear = true;
     if (args.temperature == 0.0f) {
         limit = first_of_gathered(row);
     } else {
@@ -32,21 +34,25 @@ DEVICE bool select(Row &row, double rest, float greatest, bool with_rest, Bounda
         kept = held;
         if (is_limit) {
             Interval interval = Interval{low, row.first, held, Measure{0, 0}};
-            narrow_to_few(row, interval, Goal{false, k, false});
-            List list = order(row, interval, row.first);
-            limit = with_ties(row, ordered[k - 1 - list.above.count]);
-            kept = keeps_all_ties(row) ? count_gathered_from(row, limit) : k;
-            if (!is_done && !is_joint && list.above.count == 0 && kept == k) {
-                Cut cut = cut_by_mass(row, list, k, true, 0, 0);
-                limit = with_ties(row, cut.last);
-                kept = keeps_all_ties(row) ? count_gathered_from(row, limit) : cut.kept;
+            const Goal goal = Goal{false, k, false};
+            narrow_to_few(row, interval, goal, are_clear);
+            const u32 through = interval.above.count + interval.held;
+            if (is_done || is_joint || keeps_all_ties(row) || through > few()) {
+                limit = with_ties(row, cut_of_few(row, interval, goal, 0, 0).last);
+                kept = keeps_all_ties(row) ? count_gathered_from(row, limit) : k;
+            } else {
+                // Top-p's cut is among as few, and found with the mass that top-k leaves.
+                interval = Interval{interval.low, row.first, through, Measure{0, 0}};
+                Cut cut = cut_of_few(row, interval, Goal{true, 0, false}, 0, k);
+                limit = cut.last;
+                kept = cut.kept;
                 is_done = true;
             }
         }
         if (!is_done) {
             Interval interval = Interval{limit, row.first, kept, Measure{0, 0}};
             u64 lower = 0;
-            u32 shift = divide(row, interval, true, is_joint ? low : limit, lower);
+            u32 shift = divide(row, interval, true, is_joint ? low : limit, lower, are_clear);
             u64 mass = divided_mass(), least = mass + (is_joint ? block_sum_wide(lower) : 0);
             u64 most = least;
             if ((is_joint || !is_limit) && !is_covered) {
@@ -62,9 +68,8 @@ DEVICE bool select(Row &row, double rest, float greatest, bool with_rest, Bounda
             if (mass >= least) {
                 Goal goal = Goal{true, least, false};
                 narrow(interval, shift, goal);
-                narrow_to_few(row, interval, goal);
-                List list = order(row, interval, row.first);
-                Cut cut = cut_by_mass(row, list, list.count, false, least, most);
+                narrow_to_few(row, interval, goal, are_clear);
+                Cut cut = cut_of_few(row, interval, goal, most, 0);
                 if (!cut.reaches_most && !(is_limit && cut.kept == kept)) return false;
                 limit = with_ties(row, cut.last);
                 kept = keeps_all_ties(row) ? count_gathered_from(row, limit) : cut.kept;

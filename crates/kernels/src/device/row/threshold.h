@@ -43,38 +43,41 @@ struct Threshold {
 };
 
 struct alignas(16) FourMaxima {
-    float lanes[4];
+    u32 lanes[4];
 };
 
 // As many parts of the sample have a maximum each, of the lanes of a warp side by side.
-#define MOST_MAXIMA 128u
+#define MOST_MAXIMA 64u
 
-// The greatest logit of the sample that as many others are greater than as the wanted share of the row makes, of the maxima
-// of parts. It errs to the low side, by the sample's great logits that share a part; where great ones are equal, it lies below
-// all of them.
+// The greatest logit of the sample that as many others are greater than as the wanted share of the row makes, found among the
+// maxima of parts: of r great logits that fall into n parts, some share one, and n·(1 − e^(−r/n)) parts have any. Where great
+// ones are equal, it lies below all of them.
 DEVICE Threshold order_statistic(const Row &row, const Vectors &vectors) {
     SHARED FourMaxima maxima[MOST_MAXIMA / 4];
     const u32 count = thread_count() < MOST_MAXIMA ? thread_count() : MOST_MAXIMA, lanes = thread_count() / count;
+    u32 sampled = vectors.count * PER_VECTOR < SAMPLE_LOGITS ? vectors.count * PER_VECTOR : SAMPLE_LOGITS;
+    float logits_each = (float)row.args.wanted * (float)sampled * reciprocal_hint((float)row.view.vocab * (float)count);
+    u32 rank = (u32)((1.0f - exp2_hint(-LOG2_OF_E * logits_each)) * (float)count) + 1;
+    // The higher, the more it varies: three quarters of 64 parts have the greatest 89 of 4096 logits.
+    rank = rank < count * 3 / 4 ? rank : count * 3 / 4;
     float mine = bits_float(0xFF800000u);
     for_sample(row, vectors, [&](float y) { mine = max_ignoring_nan(mine, y); });
 #pragma unroll
     for (u32 step = 1; step < lanes; step *= 2)
         mine = max_ignoring_nan(mine, bits_float((u32)warp_shuffle(float_bits(mine), lane_index() ^ step)));
-    u32 sampled = vectors.count * PER_VECTOR < SAMPLE_LOGITS ? vectors.count * PER_VECTOR : SAMPLE_LOGITS;
-    u32 rank = (u32)((float)row.args.wanted * (float)sampled / (float)row.view.vocab) + 1;
-    // The higher, the more great logits share a part: three quarters of the maxima are the greatest of 177 of 4096 logits.
-    rank = rank < count * 3 / 4 ? rank : count * 3 / 4;
     block_sync();
     const u32 at = thread_index() / lanes, part = thread_index() % lanes;
-    if (part == 0 && at < count) maxima[at / 4].lanes[at % 4] = mine;
+    // Keys without their last bit: the difference of two has a sign, which is one instruction less than to compare and to add.
+    const u32 key = key_of(mine), shortened = key >> 1;
+    if (part == 0 && at < count) maxima[at / 4].lanes[at % 4] = shortened;
     block_sync();
     // The lanes that share a maximum share the others.
-    u32 greater = 0, key = key_of(mine);
-#pragma unroll 4
+    u32 greater = 0;
+#pragma unroll
     for (u32 i = part; i < count / 4; i += lanes) {
         FourMaxima four = maxima[i];
 #pragma unroll
-        for (u32 lane = 0; lane < 4; lane++) greater += four.lanes[lane] > mine;
+        for (u32 lane = 0; lane < 4; lane++) greater += (shortened - four.lanes[lane]) >> 31;
     }
 #pragma unroll
     for (u32 step = 1; step < lanes; step *= 2) greater += (u32)warp_shuffle(greater, lane_index() ^ step);

@@ -122,9 +122,9 @@ DEVICE void truncate(Row &row) {
     Vectors vectors = vectors_of(row.view);
     float threshold = threshold_of(row, vectors);
     block_zero(&count);
-    Part part = part_of(vectors, 0, 1);
-    Flight flight = load_flight(row, vectors, ADJUSTED ? part.to : part.from + thread_index(), part.to);
-    Seen seen = gather_part<false>(row, vectors, part, flight, threshold, Reference{0.0f, 0.0f}, &count);
+    Strip strip = strip_of(vectors, 0, 1);
+    Flight flight = load_flight(row, vectors, strip.from + thread_index(), strip.step, ADJUSTED ? 0 : strip.to);
+    Seen seen = gather_strip<false>(row, vectors, strip, flight, threshold, Reference{0.0f, 0.0f}, &count);
     u32 nan = block_max(seen.nan);
     if (thread_index() == 0) facts.nan = nan;
     if (count > CAPACITY && row.scratch) {

@@ -102,25 +102,35 @@ DEVICE Vectors vectors_of(const RowView &view) {
     return Vectors{head, (view.vocab - head) / PER_VECTOR};
 }
 
-// Part `part` of `parts` of a row: vectors from `from` to `to`, and whether the logits before or behind all vectors are its.
+// Part `part` of `parts` of a row, a power of two: vectors from `from` to `to`, and whether the logits before or behind all vectors are its.
 struct Part {
     u32 from, to;
     bool has_head, has_tail;
 };
 DEVICE Part part_of(const Vectors &vectors, u32 part, u32 parts) {
     // Whole lines of 128 bytes.
-    u32 each = ((vectors.count + parts - 1) / parts + 7) / 8 * 8;
+    u32 each = (((vectors.count + parts - 1) >> trailing_zeros(parts)) + 7) / 8 * 8;
     u32 from = (u64)part * each < vectors.count ? part * each : vectors.count;
     u32 to = vectors.count - from < each ? vectors.count : from + each;
     return Part{from, to, part == 0, part + 1 == parts};
 }
 
+// Part `part` of `parts` of a row to be streamed: as many vectors as there are threads, and so on behind those of all other
+// parts. What is great lies together in real rows, of the ids of frequent tokens: so all parts have of it.
+struct Strip {
+    u32 from, step, to;
+    bool has_head, has_tail;
+};
+DEVICE Strip strip_of(const Vectors &vectors, u32 part, u32 parts) {
+    return Strip{part * thread_count(), parts * thread_count(), vectors.count, part == 0, part + 1 == parts};
+}
+
 // Calls `each(id)` for the logits of a part that belong to no vector.
 template <typename Each>
-DEVICE void for_edges(const RowView &view, const Vectors &vectors, const Part &part, Each each) {
+DEVICE void for_edges(const RowView &view, const Vectors &vectors, bool has_head, bool has_tail, Each each) {
     // One loop: `each` may be long.
-    u32 head = part.has_head ? vectors.head : 0, behind = vectors.head + vectors.count * PER_VECTOR;
-    u32 edges = head + (part.has_tail ? view.vocab - behind : 0);
+    u32 head = has_head ? vectors.head : 0, behind = vectors.head + vectors.count * PER_VECTOR;
+    u32 edges = head + (has_tail ? view.vocab - behind : 0);
 #pragma unroll 1
     for (u32 i = thread_index(); i < edges; i += thread_count()) each(i < head ? i : behind + i - head);
 }
@@ -183,6 +193,6 @@ DEVICE void for_each(const Call &call, const RowArgs &args, const RowView &view,
             each(id, adjust(call, args, view, id, value_at(words, lane)));
         }
     }
-    for_edges(view, vectors, part_of(vectors, 0, 1), [&](u32 id) { each(id, effective(call, args, view, id)); });
+    for_edges(view, vectors, true, true, [&](u32 id) { each(id, effective(call, args, view, id)); });
 }
 #endif

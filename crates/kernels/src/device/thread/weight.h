@@ -4,6 +4,20 @@
 #define WEIGHT_ONE (1ull << 42)
 #define LAST_DISTANCE_BITS 0x41E8E5BFu
 
+// EXP2_TABLE where the block has it: a first read from the device's memory takes as long as the rest of some weights.
+#define EXP2_ENTRIES 64u
+SHARED u64 exp2_table[EXP2_ENTRIES];
+
+// All threads call it, and meet before the first weight. In two halves where there is something to do between them: this
+// thread's entry is read, and later put down.
+DEVICE u64 read_table() { return thread_index() < EXP2_ENTRIES ? EXP2_TABLE[thread_index()] : 0; }
+DEVICE void put_table(u64 entry) {
+    if (thread_index() < EXP2_ENTRIES) exp2_table[thread_index()] = entry;
+    // Of a block with fewer threads.
+    for (u32 i = thread_count() + thread_index(); i < EXP2_ENTRIES; i += thread_count()) exp2_table[i] = EXP2_TABLE[i];
+}
+DEVICE void load_table() { put_table(read_table()); }
+
 // Every intermediate value of 32 bits is written as one: sums and shifts of 64 bits take the hardware twice the instructions.
 DEVICE u64 weight_of(u32 magnitude) {
     if (magnitude > LAST_DISTANCE_BITS) return 0;
@@ -22,7 +36,7 @@ DEVICE u64 weight_of(u32 magnitude) {
     poly = (u32)TAYLOR[0] - (multiply_high(r38, poly) >> 6);
     u64 u = r - (multiply_wide(square, poly) >> 19);
 
-    u64 entry = EXP2_TABLE[j];
+    u64 entry = exp2_table[j];
     u32 entry_hi = (u32)(entry >> 31), entry_lo = (u32)entry & 0x7FFFFFFFu;
     u32 u_hi = (u32)(u >> 20), u_lo = (u32)u & 0xFFFFFu;
     u64 product = (multiply_wide(entry_hi, u_hi) >> 7) + ((u32)(multiply_wide(entry_hi, u_lo) >> 27) + (multiply_high(entry_lo, u_hi) >> 6));
@@ -54,15 +68,20 @@ DEVICE Scale scale_of(float max, float temperature) {
 }
 
 DEVICE u64 weight_at(const Scale &scale, float y) {
-    if (!scale.is_plain) return weight_of(distance_bits(y, scale.max, scale.temperature));
-    float difference = sub_rn(y, scale.max);
-    float quotient = mul_rn(difference, scale.reciprocal);
+    u32 bits;
+    if (scale.is_plain) {
+        float difference = sub_rn(y, scale.max);
+        float quotient = mul_rn(difference, scale.reciprocal);
 #pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-        float remainder = fma_rn(-quotient, scale.temperature, difference);
-        quotient = fma_rn(remainder, scale.reciprocal, quotient);
+        for (u32 i = 0; i < 2; i++) {
+            float remainder = fma_rn(-quotient, scale.temperature, difference);
+            quotient = fma_rn(remainder, scale.reciprocal, quotient);
+        }
+        bits = float_bits(quotient) & 0x7FFFFFFFu;
+    } else {
+        bits = distance_bits(y, scale.max, scale.temperature);
     }
-    return weight_of(float_bits(quotient) & 0x7FFFFFFFu);
+    return weight_of(bits);
 }
 
 // ceil(p · mass) for 0 ≤ p ≤ 1, p as the exact number that the float is.
