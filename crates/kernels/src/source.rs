@@ -10,10 +10,10 @@ pub const ENTRY: &str = "qrita";
 pub(crate) const GATHER_CAPACITY: usize = 4096;
 
 /// Candidates that a block gathers as it streams, beside their weights.
-pub(crate) const STREAM_CAPACITY: usize = 2048;
+pub(crate) const STREAM_CAPACITY: usize = 3072;
 
 /// Tokens that the first of two kernels lists for the second at most.
-pub(crate) const KEPT_CAPACITY: usize = 1024;
+pub(crate) const KEPT_CAPACITY: usize = 1536;
 
 /// Blocks that share a row at most.
 pub const MOST_CHUNKS: usize = 64;

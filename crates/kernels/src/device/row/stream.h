@@ -154,8 +154,8 @@ DEVICE Streamed stream_part(Row &row, u32 chunk, u32 chunks) {
     bool is_hopeless = takes_all && (!is_bounded || (row.view.vocab > CAPACITY && !threshold.is_sparse));
     // Half of what top-p needs is far from it, as where the row is flat. The sample may not have what weighs most: then there
     // is more above the threshold than it shows, and a row is run whole that need not have been. With min-p the mass that
-    // matters is another.
-    if (with_rest && !takes_all && args.farthest == 0xFFFFFFFFu)
+    // matters is another. Where several blocks share a row, to stream it takes less time than to look.
+    if (with_rest && !takes_all && chunks == 1 && args.farthest == 0xFFFFFFFFu)
         is_hopeless = !has_share_above(row, vectors, threshold, 0.5f * args.top_p);
     // Where all are gathered, no rest is left to be summed.
     with_rest &= !takes_all;
