@@ -1,6 +1,8 @@
 //! What a call writes: any combination, each into memory of the caller's.
 
 use crate::error::Error;
+use crate::logits::Logits;
+use crate::params::Params;
 use crate::status::Status;
 
 /// What stands for "no token" and "no rank": never the id of a token.
@@ -8,7 +10,8 @@ pub const NO_TOKEN: u32 = u32::MAX;
 
 /// The outputs that a call is asked for. What is `None` is not computed.
 ///
-/// Every slice has one element a row. A row without a candidate gets [`NO_TOKEN`] as token and rank, −∞ as
+/// Every slice has one element a row; those of the drawn tokens have [`Params::draws`] elements a row, draw `j` of row `r` at
+/// `r·draws + j`. A row without a candidate gets [`NO_TOKEN`] as token and rank, −∞ as
 /// log-probabilities, and keeps nothing. The masked logits are asked for by [`Input::Mask`](crate::Input::Mask).
 #[derive(Debug, Default)]
 pub struct Outputs<'a> {
@@ -18,13 +21,13 @@ pub struct Outputs<'a> {
     pub kept: Option<&'a mut [u32]>,
     /// The kept tokens in order.
     pub candidates: Option<Candidates<'a>>,
-    /// The token drawn.
+    /// The tokens drawn.
     pub token: Option<&'a mut [u32]>,
-    /// Its log-probability among the kept tokens.
+    /// Their log-probabilities among the kept tokens.
     pub logprob: Option<&'a mut [f32]>,
-    /// Its log-probability in the whole row: after temperature and adjustments, before the filters.
+    /// Their log-probabilities in the whole row: after temperature and adjustments, before the filters.
     pub raw_logprob: Option<&'a mut [f32]>,
-    /// How many tokens precede it in the contract's order.
+    /// How many tokens precede each in the contract's order.
     pub rank: Option<&'a mut [u32]>,
 }
 
@@ -45,24 +48,22 @@ pub struct Candidates<'a> {
 }
 
 impl Outputs<'_> {
-    /// Whether anything of a drawn token is asked for.
-    pub fn draws(&self) -> bool {
-        self.token.is_some() || self.logprob.is_some() || self.raw_logprob.is_some() || self.rank.is_some()
-    }
-
     /// Checks that every slice holds the batch.
     ///
     /// # Errors
     /// [`Error::Length`] names the slice that does not.
-    pub fn validate(&self, rows: usize) -> Result<(), Error> {
-        let one_a_row =
-            |what, found: Option<usize>| found.map_or(Ok(()), |found| Error::check_length(what, found, rows));
-        one_a_row("status", self.status.as_ref().map(|s| s.len()))?;
-        one_a_row("kept", self.kept.as_ref().map(|s| s.len()))?;
-        one_a_row("token", self.token.as_ref().map(|s| s.len()))?;
-        one_a_row("logprob", self.logprob.as_ref().map(|s| s.len()))?;
-        one_a_row("raw_logprob", self.raw_logprob.as_ref().map(|s| s.len()))?;
-        one_a_row("rank", self.rank.as_ref().map(|s| s.len()))?;
+    pub fn validate(&self, logits: &Logits<'_>, params: &Params<'_>) -> Result<(), Error> {
+        let rows = logits.rows();
+        let draws = rows.saturating_mul(params.draws as usize);
+        let check = |what, found: Option<usize>, expected| {
+            found.map_or(Ok(()), |found| Error::check_length(what, found, expected))
+        };
+        check("status", self.status.as_ref().map(|s| s.len()), rows)?;
+        check("kept", self.kept.as_ref().map(|s| s.len()), rows)?;
+        check("token", self.token.as_ref().map(|s| s.len()), draws)?;
+        check("logprob", self.logprob.as_ref().map(|s| s.len()), draws)?;
+        check("raw_logprob", self.raw_logprob.as_ref().map(|s| s.len()), draws)?;
+        check("rank", self.rank.as_ref().map(|s| s.len()), draws)?;
         if let Some(c) = &self.candidates {
             let room = rows.saturating_mul(c.capacity);
             Error::check_length("candidate ids", c.ids.len(), room)?;

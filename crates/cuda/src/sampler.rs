@@ -80,6 +80,8 @@ pub struct DeviceBatch {
 pub struct LaunchParams {
     pub(crate) args: RowArgs,
     pub(crate) row_args: u64,
+    /// How many tokens to draw from each row, with replacement: at least 1.
+    pub draws: u32,
     /// Bitmask, bias and penalties; for samplers that were made for them.
     pub adjustments: DeviceAdjustments,
 }
@@ -87,12 +89,19 @@ pub struct LaunchParams {
 impl LaunchParams {
     /// The same for all rows, by value.
     pub fn all(args: RowArgs) -> LaunchParams {
-        LaunchParams { args, row_args: 0, adjustments: DeviceAdjustments::default() }
+        LaunchParams { args, row_args: 0, draws: 1, adjustments: DeviceAdjustments::default() }
     }
 
     /// One [`RowArgs`] a row, at this address of device memory, aligned to 8 bytes.
     pub fn per_row(address: u64) -> LaunchParams {
-        LaunchParams { args: RowArgs::default(), row_args: address, adjustments: DeviceAdjustments::default() }
+        LaunchParams { row_args: address, ..LaunchParams::all(RowArgs::default()) }
+    }
+
+    /// The same with as many draws.
+    #[must_use]
+    pub fn draws(mut self, draws: u32) -> LaunchParams {
+        self.draws = draws;
+        self
     }
 
     /// The same with adjustments.
@@ -131,8 +140,8 @@ pub struct DeviceSparse {
     pub values: u64,
 }
 
-/// The outputs of a launch, as [`Outputs`](qrita_core::Outputs) in device memory: one element a row at each address. What
-/// is 0 is not asked for.
+/// The outputs of a launch, as [`Outputs`](qrita_core::Outputs) in device memory: one element a row at each address, of the
+/// drawn tokens [`LaunchParams::draws`] a row. What is 0 is not asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct DeviceOutputs {
@@ -386,6 +395,10 @@ impl CudaSampler {
             let what = "adjustments in a sampler that was made without them".to_owned();
             return Err(Error::Unsupported { backend: NAME, what });
         }
+        if params.draws == 0 {
+            let (value, expected) = (params.draws.to_string(), "at least 1");
+            return Err(Error::Param { row: None, param: "draws", value, expected });
+        }
         let valid_vocab = adjustments.valid_vocab.unwrap_or(vocab);
         if valid_vocab > vocab {
             return Err(Error::Shape { what: "valid_vocab", value: valid_vocab, expected: "at most the vocab" });
@@ -421,6 +434,7 @@ impl CudaSampler {
             raw_logprob: outputs.raw_logprob,
             rank: outputs.rank,
             force_fallback: u32::from(self.whole_is.plan.force_fallback),
+            draws: params.draws,
             ..Call::default()
         };
         layout.place(workspace.address, workspace.address + layout.zeroed_bytes() as u64, &mut call);

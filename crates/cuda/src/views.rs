@@ -14,7 +14,8 @@ pub enum ViewInput<'a, T> {
     Mask(CudaViewMut<'a, T>),
 }
 
-/// The outputs asked for: [`Outputs`](qrita_core::Outputs) in device memory, one element a row.
+/// The outputs asked for: [`Outputs`](qrita_core::Outputs) in device memory, one element a row, of the drawn tokens
+/// [`LaunchParams::draws`] a row.
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct ViewOutputs<'a> {
@@ -78,13 +79,14 @@ impl CudaSampler {
             ViewInput::Read(view) => view.view_ptr(stream),
             ViewInput::Mask(view) => view.view_ptr_mut(stream),
         };
+        let draws = rows.saturating_mul(params.draws as usize);
         let ViewOutputs { status, kept, candidates, token, logprob, raw_logprob, rank } = outputs;
         let (status, _status) = address("status", status, rows, stream)?;
         let (kept, _kept) = address("kept", kept, rows, stream)?;
-        let (token, _token) = address("token", token, rows, stream)?;
-        let (logprob, _logprob) = address("logprob", logprob, rows, stream)?;
-        let (raw_logprob, _raw_logprob) = address("raw_logprob", raw_logprob, rows, stream)?;
-        let (rank, _rank) = address("rank", rank, rows, stream)?;
+        let (token, _token) = address("token", token, draws, stream)?;
+        let (logprob, _logprob) = address("logprob", logprob, draws, stream)?;
+        let (raw_logprob, _raw_logprob) = address("raw_logprob", raw_logprob, draws, stream)?;
+        let (rank, _rank) = address("rank", rank, draws, stream)?;
         let (candidates, _candidates): (_, Option<[Guard<'_>; 3]>) = match candidates {
             None => (None, None),
             Some(ViewCandidates { capacity, ids, logits, logprobs }) => {

@@ -63,7 +63,8 @@ pub struct Call {
 
     /// 1 to treat every truncation as a miss.
     pub force_fallback: u32,
-    pub unused: u32,
+    /// How many tokens are drawn from a row: elements a row of `token`, `logprob`, `raw_logprob` and `rank`.
+    pub draws: u32,
 }
 
 /// The parameters of a row, with what the host makes of them.

@@ -84,6 +84,7 @@ impl<D: Device> HostBackend<D> {
                 vocab: vocab as u32,
                 valid_vocab: vocab as u32,
                 force_fallback: u32::from(plan.force_fallback),
+                draws: params.draws,
                 ..Call::default()
             },
             logits: data,
@@ -136,7 +137,7 @@ impl<D: Device> HostBackend<D> {
         let Shape { rows, vocab, .. } = logits.shape();
         params.validate(&logits)?;
         plan.validate(FEATURES)?;
-        outputs.validate(rows)?;
+        outputs.validate(&logits, params)?;
         if rows == 0 {
             return Ok(());
         }
@@ -149,7 +150,7 @@ impl<D: Device> HostBackend<D> {
         let memory = OutputMemory::new(&mut job, outputs, vocab)?;
         job.launch()?;
 
-        let found = memory.download(job.device, rows, job.call.capacity as usize)?;
+        let found = memory.download(job.device, &job.call)?;
         if let Input::Mask(masked) = &mut input {
             let Shape { stride, .. } = masked.shape();
             with_dtype!(RowMut, masked.data_mut(), |data| {
@@ -346,22 +347,23 @@ impl<M> OutputMemory<M> {
     ) -> Result<OutputMemory<M>, Error> {
         let device = job.device;
         let rows = job.call.rows as usize;
-        let one_a_row = |address: &mut u64, wanted: bool| -> Result<Option<M>, Error> {
+        let draws = rows * job.call.draws as usize;
+        let words = |address: &mut u64, wanted: bool, len: usize| -> Result<Option<M>, Error> {
             if !wanted {
                 return Ok(None);
             }
-            let memory = device.allocate(rows * size_of::<u32>())?;
+            let memory = device.allocate(len * size_of::<u32>())?;
             *address = device.address(&memory);
             Ok(Some(memory))
         };
         let call = &mut job.call;
         Ok(OutputMemory {
-            status: one_a_row(&mut call.status, outputs.status.is_some())?,
-            kept: one_a_row(&mut call.kept, outputs.kept.is_some())?,
-            token: one_a_row(&mut call.token, outputs.token.is_some())?,
-            logprob: one_a_row(&mut call.logprob, outputs.logprob.is_some())?,
-            raw_logprob: one_a_row(&mut call.raw_logprob, outputs.raw_logprob.is_some())?,
-            rank: one_a_row(&mut call.rank, outputs.rank.is_some())?,
+            status: words(&mut call.status, outputs.status.is_some(), rows)?,
+            kept: words(&mut call.kept, outputs.kept.is_some(), rows)?,
+            token: words(&mut call.token, outputs.token.is_some(), draws)?,
+            logprob: words(&mut call.logprob, outputs.logprob.is_some(), draws)?,
+            raw_logprob: words(&mut call.raw_logprob, outputs.raw_logprob.is_some(), draws)?,
+            rank: words(&mut call.rank, outputs.rank.is_some(), draws)?,
             candidates: match &outputs.candidates {
                 None => None,
                 Some(candidates) => {
@@ -381,21 +383,24 @@ impl<M> OutputMemory<M> {
         })
     }
 
-    fn download<D: Device<Memory = M>>(&self, device: &D, rows: usize, room: usize) -> Result<Found, Error> {
-        fn one_a_row<D: Device, T: Pod>(
+    /// Reads the outputs of this call.
+    fn download<D: Device<Memory = M>>(&self, device: &D, call: &Call) -> Result<Found, Error> {
+        fn words<D: Device, T: Pod>(
             device: &D,
             memory: &Option<D::Memory>,
-            rows: usize,
+            len: usize,
         ) -> Result<Option<Vec<T>>, Error> {
-            memory.as_ref().map(|memory| download(device, memory, rows)).transpose()
+            memory.as_ref().map(|memory| download(device, memory, len)).transpose()
         }
+        let (rows, room) = (call.rows as usize, call.capacity as usize);
+        let draws = rows * call.draws as usize;
         Ok(Found {
-            status: one_a_row(device, &self.status, rows)?,
-            kept: one_a_row(device, &self.kept, rows)?,
-            token: one_a_row(device, &self.token, rows)?,
-            logprob: one_a_row(device, &self.logprob, rows)?,
-            raw_logprob: one_a_row(device, &self.raw_logprob, rows)?,
-            rank: one_a_row(device, &self.rank, rows)?,
+            status: words(device, &self.status, rows)?,
+            kept: words(device, &self.kept, rows)?,
+            token: words(device, &self.token, draws)?,
+            logprob: words(device, &self.logprob, draws)?,
+            raw_logprob: words(device, &self.raw_logprob, draws)?,
+            rank: words(device, &self.rank, draws)?,
             room,
             candidates: match &self.candidates {
                 None => None,

@@ -59,6 +59,7 @@ macro_rules! suite {
                 invalid_adjustments
                 wrong_lengths
                 every_subset_of_outputs
+                several_draws
                 overflow_is_never_silent
                 batch_invariance
                 workspace_keeps_nothing

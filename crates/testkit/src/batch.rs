@@ -160,6 +160,7 @@ pub struct OwnedParams {
     pub seed: Vec<u64>,
     pub position: Vec<u64>,
     pub stream: Vec<u32>,
+    pub draws: u32,
     pub ties: Ties,
     pub order: Order,
     pub valid_vocab: Option<usize>,
@@ -189,7 +190,7 @@ fn select<T: Copy>(values: &[T], rows: &[usize]) -> Vec<T> {
 }
 
 impl OwnedParams {
-    /// From the parameters of each row; ties and order are those of the first.
+    /// From the parameters of each row; draws, ties and order are those of the first.
     pub fn from_rows(rows: &[RowParams]) -> OwnedParams {
         OwnedParams {
             temperature: rows.iter().map(|row| row.temperature).collect(),
@@ -199,6 +200,7 @@ impl OwnedParams {
             seed: rows.iter().map(|row| row.seed).collect(),
             position: rows.iter().map(|row| row.position).collect(),
             stream: rows.iter().map(|row| row.stream).collect(),
+            draws: rows.first().map_or(1, |row| row.draws),
             ties: rows.first().map_or(Ties::default(), |row| row.ties),
             order: rows.first().map_or(Order::default(), |row| row.order),
             valid_vocab: None,
@@ -218,6 +220,7 @@ impl OwnedParams {
             seed: borrow(&self.seed),
             position: borrow(&self.position),
             stream: borrow(&self.stream),
+            draws: self.draws,
             ties: self.ties,
             order: self.order,
             adjustments: Adjustments {
@@ -249,6 +252,7 @@ impl OwnedParams {
             seed: select(&self.seed, rows),
             position: select(&self.position, rows),
             stream: select(&self.stream, rows),
+            draws: self.draws,
             ties: self.ties,
             order: self.order,
             valid_vocab: self.valid_vocab,

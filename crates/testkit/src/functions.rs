@@ -171,13 +171,14 @@ pub fn needs(device: &impl Evaluate, random: usize) {
 /// and `random` others.
 pub fn random_bits(device: &impl Evaluate, random: usize) {
     listed(device, Function::RandomBits, &[[0; 3]], |_| 0xE169_C58D_6627_E8D5);
-    let right = |[seed, position, stream]: [u64; 3]| philox::random(seed, position, stream as u32, 0);
+    // Stream and draw share a word.
+    let right = |[seed, position, last]: [u64; 3]| philox::random(seed, position, last as u32, (last >> 32) as u32);
     let ends = [0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 63, u64::MAX];
-    let streams = [0, 1, 1 << 31, u64::from(u32::MAX)];
+    let last = [0, 1, 1 << 31, u64::from(u32::MAX), 1 << 32, 3 << 32 | 7, u64::MAX];
     let pairs = ends.iter().flat_map(|&seed| ends.map(|position| (seed, position)));
-    let all = pairs.flat_map(|(seed, position)| streams.map(|stream| [seed, position, stream]));
+    let all = pairs.flat_map(|(seed, position)| last.map(|last| [seed, position, last]));
     listed(device, Function::RandomBits, &all.collect::<Vec<_>>(), right);
-    let draw = |random: &mut Random| [random.bits(), random.bits(), random.bits() >> 32];
+    let draw = |random: &mut Random| [random.bits(), random.bits(), random.bits()];
     drawn(device, Function::RandomBits, random, draw, right);
 }
 
@@ -302,7 +303,7 @@ mod tests {
                     }
                     Function::LnMass => ln_mass(a),
                     Function::Need => need(f32::from_bits(a as u32), b),
-                    Function::RandomBits => philox::random(a, b, c as u32, 0),
+                    Function::RandomBits => philox::random(a, b, c as u32, (c >> 32) as u32),
                     Function::QuickWeight => {
                         let [y, max, temperature] = [a, a >> 32, b].map(|bits| f32::from_bits(bits as u32));
                         weight(weight::distance(y, max, temperature))

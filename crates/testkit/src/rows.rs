@@ -317,6 +317,7 @@ pub fn row_params(vocab: usize, random: &mut Random) -> RowParams {
         seed: random.bits(),
         position: if random.once_in(2) { random.below(1000) as u64 } else { random.bits() },
         stream: random.pick(&[0, 0, 1, u32::MAX]),
+        draws: 1,
         ties: random.pick(&[Ties::LowestId, Ties::LowestId, Ties::KeepAll]),
         order: random.pick(&[Order::TopKThenTopP, Order::TopKThenTopP, Order::Joint]),
     }
@@ -354,6 +355,7 @@ pub fn batch_of(kinds: &[RowKind], vocab: usize, random: &mut Random) -> Batch {
     batch.params = params(rows, vocab, random);
     let stride = vocab + random.pick(&[0, 0, 1, 3, 8, 64]);
     let (start, tail) = (random.pick(&[0, 0, 1, 2, 3, 5, 7]), random.below(9));
+    batch.params.draws = random.pick(&[1, 1, 1, 2, 3, 9]);
     batch.laid_out(start, stride, tail, &[1e30, f32::NAN, f32::INFINITY, 0.0, -1.0])
 }
 
@@ -418,9 +420,9 @@ pub fn any_batch(max_rows: usize, max_vocab: usize) -> impl Strategy<Value = Bat
         let values = proptest::collection::vec(any_logit(), rows * vocab);
         let params = proptest::collection::vec(any_params(vocab as u32), rows);
         (values, params, any_policies(), any_dtype(), 0..4usize, 0..5usize).prop_map(
-            move |(values, mut params, (ties, order), dtype, start, padding)| {
+            move |(values, mut params, (ties, order, draws), dtype, start, padding)| {
                 for row in &mut params {
-                    (row.ties, row.order) = (ties, order);
+                    (row.ties, row.order, row.draws) = (ties, order, draws);
                 }
                 let mut batch = Batch::of(Stored::narrow(&values, dtype), vocab);
                 batch.params = OwnedParams::from_rows(&params);
@@ -455,16 +457,18 @@ fn any_params(vocab: u32) -> impl Strategy<Value = RowParams> {
             seed,
             position,
             stream,
+            draws: 1,
             ties: Ties::default(),
             order: Order::default(),
         },
     )
 }
 
-fn any_policies() -> impl Strategy<Value = (Ties, Order)> {
+fn any_policies() -> impl Strategy<Value = (Ties, Order, u32)> {
     (
         proptest::sample::select(vec![Ties::LowestId, Ties::KeepAll]),
         proptest::sample::select(vec![Order::TopKThenTopP, Order::Joint]),
+        1..4u32,
     )
 }
 

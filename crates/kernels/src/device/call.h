@@ -46,6 +46,7 @@ struct Call {
     float *candidate_logprobs;
     u32 *status;
     u32 *kept;
+    // Of `draws` elements a row, up to rank.
     u32 *token;
     float *logprob;
     float *raw_logprob;
@@ -64,7 +65,7 @@ struct Call {
     struct SplitRow *split_rows;
     u32 chunks, mask_chunks;
 
-    u32 force_fallback, unused;
+    u32 force_fallback, draws;
 };
 
 // What the first of two kernels leaves of a row for finish: its cut and what it keeps, or where that is too much its cut alone;

@@ -11,6 +11,9 @@ use crate::oracle;
 
 const ROWS: usize = 8;
 
+/// Draws a row, where lengths depend on them.
+const DRAWS: usize = 3;
+
 fn batch() -> Batch {
     Batch::new(&[[1.0, 5.0, 3.0, 3.0]; ROWS])
 }
@@ -86,6 +89,7 @@ pub fn invalid_parameters<B: Backend>(make: impl Fn() -> B) {
             refuses(&mut suite, &set(Params::default(), (&vec![plain; len]).into()), is_length);
         }
     }
+    refuses(&mut suite, &Params::default().draws(0), names("draws", None));
     for len in [0, 1, ROWS - 1, ROWS + 1] {
         let (words, longs) = (vec![1; len], vec![1; len]);
         for params in [
@@ -183,15 +187,15 @@ pub fn invalid_adjustments<B: Backend>(make: impl Fn() -> B) {
 pub fn wrong_lengths<B: Backend>(make: impl Fn() -> B) {
     let Suite { backend, mut workspace, .. } = Suite::new(make);
     let batch = batch();
-    let (logits, params, plan) = (batch.logits(), batch.params(), Plan::default());
+    let (logits, params, plan) = (batch.logits(), batch.params().draws(DRAWS as u32), Plan::default());
     let plain = oracle::answers(&logits, &params, &plan);
     let boundaries: Vec<Boundary> = plain.iter().map(oracle::Answer::boundary).collect();
     for len in [0, ROWS - 1, ROWS + 1] {
         for which in 0..9 {
             let len_of = |index| if index == which { len } else { ROWS };
             let (mut status, mut kept) = (vec![Status::OK; len_of(0)], vec![7; len_of(1)]);
-            let (mut token, mut rank) = (vec![7; len_of(2)], vec![7; len_of(3)]);
-            let (mut logprob, mut raw_logprob) = (vec![7.0; len_of(4)], vec![7.0; len_of(5)]);
+            let (mut token, mut rank) = (vec![7; DRAWS * len_of(2)], vec![7; DRAWS * len_of(3)]);
+            let (mut logprob, mut raw_logprob) = (vec![7.0; DRAWS * len_of(4)], vec![7.0; DRAWS * len_of(5)]);
             let (mut ids, mut values) = (vec![7; 4 * len_of(6)], vec![7.0; 4 * len_of(7)]);
             let mut logprobs = vec![7.0; 4 * len_of(8)];
             let mut masked = batch.stored.clone();

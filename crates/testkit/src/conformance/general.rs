@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::env;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use qrita_core::philox::{random, target};
+use qrita_core::weight::{ONE, weight};
 use qrita_core::{Backend, Dtype, Filtered, MAX_VOCAB, Order, Plan, Sampled, Status, Ties};
 use rayon::prelude::*;
 
@@ -49,6 +51,47 @@ pub fn every_subset_of_outputs<B: Backend>(make: impl Fn() -> B) {
     }
 }
 
+/// Several draws: each has the bits that a call for it alone would have, whatever is asked for beside it, and they follow the
+/// kept law.
+pub fn several_draws<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    for draws in [1, 2, 5, 300] {
+        for vocab in [1, 9, 5000] {
+            // Wide kept sets, narrow ones, and rows with nothing to draw.
+            let kinds = [RowKind::LanguageModel, RowKind::Flat, RowKind::AllNegativeInfinity, RowKind::Equal];
+            let batch = Batch::new(&kinds.map(|kind| rows::row(kind, vocab, 4))).with(|params| {
+                params.top_k = vec![0, 3, 3, 0];
+                params.seed = vec![5, 6, 7, 8];
+                params.position = vec![1 << 40, 0, 3, 9];
+                params.stream = vec![0, 2, 0, 0];
+                params.draws = draws;
+            });
+            suite.check(&batch);
+            let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
+            for output in 4..8 {
+                let wanted = Wanted::subset(1 << output, 0);
+                suite
+                    .compare(&batch, &answers, &Plan::default(), &wanted)
+                    .unwrap_or_else(|difference| panic!("{difference}"));
+            }
+        }
+    }
+    // Two kept tokens of four, three times as likely the one as the other: by hand, from the random bits.
+    let draws = 4000;
+    let batch = Batch::new(&[[3f32.ln(), -1.0, 0.0, -1.0]]).with(|params| {
+        (params.top_k, params.seed, params.position, params.stream) = (vec![2], vec![11], vec![12], vec![13]);
+        params.draws = draws;
+    });
+    let first_weight = weight(-(3f32.ln()));
+    let found = suite.draw(&batch);
+    for (draw, &token) in (0..).zip(&found) {
+        let target = target(random(11, 12, 13, draw), ONE + first_weight);
+        assert_eq!(token, if target < ONE { 0 } else { 2 }, "draw {draw}");
+    }
+    let share = found.iter().filter(|&&token| token == 0).count() as f64 / f64::from(draws);
+    assert!((share - 0.75).abs() < 0.03, "{share} of the draws");
+}
+
 /// Candidates that find no room are announced, the count is whole, and those that found room are right.
 pub fn overflow_is_never_silent<B: Backend>(make: impl Fn() -> B) {
     let mut suite = Suite::new(make);
@@ -76,25 +119,35 @@ pub fn overflow_is_never_silent<B: Backend>(make: impl Fn() -> B) {
 #[derive(Debug, PartialEq)]
 struct RowBits {
     status: Status,
-    token: Option<u32>,
-    kept_and_rank: [u32; 2],
-    logprobs: [u32; 2],
+    kept: u32,
+    draws: Vec<DrawBits>,
     /// Id, logit and log-probability.
     candidates: Vec<[u32; 3]>,
 }
 
+#[derive(Debug, PartialEq)]
+struct DrawBits {
+    token: Option<u32>,
+    rank: u32,
+    logprobs: [u32; 2],
+}
+
 fn row_bits<B: Backend>(suite: &mut Suite<B>, batch: &Batch) -> Vec<RowBits> {
     let (sampled, filtered) = (suite.sample(batch, &Plan::default()), suite.filter(batch, &Plan::default()));
-    let row = |(sampled, filtered): (Sampled, Filtered)| RowBits {
-        status: sampled.status,
+    let draw = |sampled: &Sampled| DrawBits {
         token: sampled.token,
-        kept_and_rank: [sampled.kept, sampled.rank],
+        rank: sampled.rank,
         logprobs: [sampled.logprob.to_bits(), sampled.raw_logprob.to_bits()],
+    };
+    let row = |(sampled, filtered): (&[Sampled], Filtered)| RowBits {
+        status: sampled[0].status,
+        kept: sampled[0].kept,
+        draws: sampled.iter().map(draw).collect(),
         candidates: (0..filtered.ids.len())
             .map(|place| [filtered.ids[place], filtered.logits[place].to_bits(), filtered.logprobs[place].to_bits()])
             .collect(),
     };
-    sampled.into_iter().zip(filtered).map(row).collect()
+    sampled.chunks(batch.params.draws as usize).zip(filtered).map(row).collect()
 }
 
 /// A row alone, in another place, twice, or beside others: the same.

@@ -79,6 +79,7 @@ impl Buffers {
     pub(crate) fn new(batch: &Batch, wanted: &Wanted) -> Buffers {
         let rows = batch.rows;
         let room = rows * wanted.candidates.unwrap_or(0);
+        let draws = rows * batch.params.draws as usize;
         let float = f32::from_bits(UNTOUCHED);
         Buffers {
             stored: batch.stored.clone(),
@@ -87,10 +88,10 @@ impl Buffers {
             ids: vec![UNTOUCHED; room],
             logits: vec![float; room],
             logprobs: vec![float; room],
-            token: vec![UNTOUCHED; rows],
-            logprob: vec![float; rows],
-            raw_logprob: vec![float; rows],
-            rank: vec![UNTOUCHED; rows],
+            token: vec![UNTOUCHED; draws],
+            logprob: vec![float; draws],
+            raw_logprob: vec![float; draws],
+            rank: vec![UNTOUCHED; draws],
         }
     }
 
@@ -125,6 +126,7 @@ impl Buffers {
     /// The first difference from what is right: the row, and what differs.
     pub(crate) fn difference(&self, right: &Buffers, batch: &Batch, wanted: &Wanted) -> Option<(usize, String)> {
         let capacity = wanted.candidates.unwrap_or(0);
+        let draws = batch.params.draws as usize;
         let row_words = |name: &str, found: &[u32], right: &[u32], per_row: usize| {
             let index = (0..right.len()).find(|&index| found[index] != right[index])?;
             let place = if per_row > 1 { format!(" {}", index % per_row) } else { String::new() };
@@ -146,10 +148,10 @@ impl Buffers {
             .or_else(|| row_words("candidate id", &self.ids, &right.ids, capacity))
             .or_else(|| row_floats("candidate logit", &self.logits, &right.logits, capacity))
             .or_else(|| row_floats("candidate logprob", &self.logprobs, &right.logprobs, capacity))
-            .or_else(|| row_words("token", &self.token, &right.token, 1))
-            .or_else(|| row_words("rank", &self.rank, &right.rank, 1))
-            .or_else(|| row_floats("logprob", &self.logprob, &right.logprob, 1))
-            .or_else(|| row_floats("raw logprob", &self.raw_logprob, &right.raw_logprob, 1))
+            .or_else(|| row_words("token", &self.token, &right.token, draws))
+            .or_else(|| row_words("rank", &self.rank, &right.rank, draws))
+            .or_else(|| row_floats("logprob", &self.logprob, &right.logprob, draws))
+            .or_else(|| row_floats("raw logprob", &self.raw_logprob, &right.raw_logprob, draws))
             .or_else(|| self.mask_difference(right, batch))
     }
 
@@ -225,7 +227,7 @@ impl<B: Backend> Suite<B> {
     /// What differs, with the row's parameters and logits.
     pub fn compare(&mut self, batch: &Batch, answers: &[Answer], plan: &Plan, wanted: &Wanted) -> Result<(), String> {
         let mut right = Buffers::new(batch, wanted);
-        right.call(batch, wanted, |input, outputs| oracle::write(answers, input, outputs));
+        right.call(batch, wanted, |input, outputs| oracle::write(answers, input, &batch.params(), outputs));
         self.compare_with(batch, &right, plan, wanted)
     }
 
@@ -257,7 +259,7 @@ impl<B: Backend> Suite<B> {
             let answers = oracle::answers(&batch.logits(), &batch.params(), plans[0]);
             let wanted = Wanted::all(answers.iter().map(|answer| answer.kept).max().unwrap_or(0));
             let mut right = Buffers::new(batch, &wanted);
-            right.call(batch, &wanted, |input, outputs| oracle::write(&answers, input, outputs));
+            right.call(batch, &wanted, |input, outputs| oracle::write(&answers, input, &batch.params(), outputs));
             for plan in plans {
                 self.compare_with(batch, &right, plan, &wanted).unwrap_or_else(|difference| panic!("{difference}"));
             }
@@ -306,7 +308,7 @@ impl<B: Backend> Suite<B> {
             .unwrap_or_else(|error| panic!("{error}\n{plan:?}"))
     }
 
-    /// The drawn tokens.
+    /// The drawn tokens, draw `j` of row `r` at `r·draws + j`.
     ///
     /// # Panics
     /// If the backend refuses.

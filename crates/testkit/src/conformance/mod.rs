@@ -85,6 +85,7 @@ macro_rules! conformance {
                 wrong_lengths
                 every_plan
                 every_subset_of_outputs
+                several_draws
                 overflow_is_never_silent
                 batch_invariance
                 workspace_keeps_nothing
@@ -133,6 +134,6 @@ mod tests {
             assert!(listed.lines().any(|line| line.trim() == name), "{name} is not listed");
             count += 1;
         }
-        assert_eq!(count, 52);
+        assert_eq!(count, 53);
     }
 }

@@ -37,28 +37,46 @@ DEVICE u32 key_of_kept(const Row &row, u32 id) {
     return block_max(key);
 }
 
-DEVICE void draw(Row &row, const Boundary &boundary, u64 mass) {
+// One of the row's draws. What they have in common was summed before.
+DEVICE void draw(const Row &row, const Boundary &boundary, u64 mass, u64 raw, u32 number) {
     const Call &call = row.call;
-    u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream), mass);
-    const Row &fixed = row;
+    u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream, number), mass);
     u32 id;
     if (row.listed)
         id = locate_in_gathered(row, target, [&](u64 candidate) {
-            return keeps(boundary, candidate) ? weight_of_key(fixed, candidate_key(candidate)) : 0;
+            return keeps(boundary, candidate) ? weight_of_key(row, candidate_key(candidate)) : 0;
         });
     else
         id = locate_in_row(row, target, [&](u32 id, u32 key) {
-            return keeps(boundary, candidate_of(key, id)) ? weight_of_key(fixed, key) : 0;
+            return keeps(boundary, candidate_of(key, id)) ? weight_of_key(row, key) : 0;
         });
     u32 key = key_of_kept(row, id);
     u32 distance = distance_bits(key_value(key), row.max, row.args.temperature);
     u32 rank = call.rank ? rank_of(row, candidate_of(key, id)) : 0;
-    u64 raw = call.raw_logprob ? mass_from(row, KEY_LEAST) : 0;
     if (thread_index() == 0) {
-        if (call.token) call.token[row.view.row] = id;
-        if (call.rank) call.rank[row.view.row] = rank;
-        if (call.logprob) call.logprob[row.view.row] = logprob_of(distance, ln_mass(mass));
-        if (call.raw_logprob) call.raw_logprob[row.view.row] = logprob_of(distance, ln_mass(raw));
+        u64 at = (u64)row.view.row * call.draws + number;
+        if (call.token) call.token[at] = id;
+        if (call.rank) call.rank[at] = rank;
+        if (call.logprob) call.logprob[at] = logprob_of(distance, ln_mass(mass));
+        if (call.raw_logprob) call.raw_logprob[at] = logprob_of(distance, ln_mass(raw));
+    }
+}
+
+DEVICE void draw_all(Row &row, const Boundary &boundary, u64 mass) {
+    u64 raw = row.call.raw_logprob ? mass_from(row, KEY_LEAST) : 0;
+#pragma unroll 1
+    for (u32 number = 0; number < row.call.draws; number++) draw(row, boundary, mass, raw, number);
+}
+
+// What draws from an empty row come to.
+DEVICE void draw_nothing(const Row &row) {
+    const Call &call = row.call;
+    u64 start = (u64)row.view.row * call.draws;
+    for (u64 at = start + thread_index(); at < start + call.draws; at += thread_count()) {
+        if (call.token) call.token[at] = NO_TOKEN;
+        if (call.rank) call.rank[at] = NO_TOKEN;
+        if (call.logprob) call.logprob[at] = bits_float(0xFF800000u);
+        if (call.raw_logprob) call.raw_logprob[at] = bits_float(0xFF800000u);
     }
 }
 
@@ -134,17 +152,12 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
 DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
     const Call &call = row.call;
     u32 at = row.view.row;
-    bool draws = call.token || call.logprob || call.raw_logprob || call.rank;
+    bool is_drawn = call.token || call.logprob || call.raw_logprob || call.rank;
     if (boundary.kept == 0) {
-        if (thread_index() == 0) {
-            if (call.token) call.token[at] = NO_TOKEN;
-            if (call.rank) call.rank[at] = NO_TOKEN;
-            if (call.logprob) call.logprob[at] = bits_float(0xFF800000u);
-            if (call.raw_logprob) call.raw_logprob[at] = bits_float(0xFF800000u);
-        }
-    } else if (draws || call.candidate_ids) {
+        if (is_drawn) draw_nothing(row);
+    } else if (is_drawn || call.candidate_ids) {
         u64 mass = kept_mass_of(row, boundary);
-        if (draws) draw(row, boundary, mass);
+        if (is_drawn) draw_all(row, boundary, mass);
         if (call.candidate_ids) {
             write_candidates(row, boundary, mass);
             if (boundary.kept > call.capacity) status |= STATUS_OVERFLOW;
