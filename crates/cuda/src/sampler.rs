@@ -39,7 +39,7 @@ use crate::{NAME, failed, policy};
 /// let Engine { logits, token, workspace, stream } = engine_with_workspace_of(bytes);
 ///
 /// let args = sampler.row_args(&Params::default().top_k(50).top_p(0.9).seed(7), 0, vocab)?;
-/// let batch = DeviceBatch { logits, rows, vocab, stride: vocab };
+/// let batch = DeviceBatch { logits, index: 0, rows, vocab, stride: vocab };
 /// let outputs = DeviceOutputs { token, ..DeviceOutputs::default() };
 /// let workspace = DeviceWorkspace { address: workspace, bytes };
 /// // SAFETY: the engine's memory has the batch's shape and a token for each row.
@@ -63,10 +63,15 @@ pub struct CudaSampler {
 }
 
 /// Rows of logits in device memory: of the sampler's dtype, aligned as one logit is.
+///
+/// Of logits of shape (B, T, V) the last positions start at element `(T − 1)·V`, with stride `T·V`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceBatch {
     /// The first logit's address.
     pub logits: u64,
+    /// Where rows share logits: the address of one `u32` a row, the number of the stored row that it reads, as in
+    /// [`Logits::indexed`]. 0 for one stored row each. A mask in place goes without.
+    pub index: u64,
     /// Rows: B.
     pub rows: usize,
     /// Logits in a row: V.
@@ -359,13 +364,13 @@ impl CudaSampler {
     /// Launches on a stream of the device, and returns before it is done. A batch of no rows is a no-op.
     ///
     /// # Errors
-    /// A shape outside the contract, a workspace that is too small, adjustments that the sampler was not made for, or a
-    /// failure of the device's; in all of them nothing is launched.
+    /// A shape outside the contract, no draw, a mask in place of rows that share logits, a workspace that is too small,
+    /// adjustments that the sampler was not made for, or a failure of the device's; in all of them nothing is launched.
     ///
     /// # Safety
     /// The workspace was zeroed as [`DeviceWorkspace`] says. Until the launch is done: every address is one of this device's memory with as many elements as its
     /// documentation says, the outputs, the workspace and (to be masked) the logits are nobody else's, and the stream
-    /// lives. [`RowArgs`] in device memory are made by [`row_args`](CudaSampler::row_args) for this `vocab`, and
+    /// lives. Every number of an index is that of a stored row. [`RowArgs`] in device memory are made by [`row_args`](CudaSampler::row_args) for this `vocab`, and
     /// adjustments are as [`Adjustments`] asks.
     pub unsafe fn launch(
         &self,
@@ -375,7 +380,7 @@ impl CudaSampler {
         outputs: &DeviceOutputs,
         workspace: DeviceWorkspace,
     ) -> Result<(), Error> {
-        let &DeviceBatch { logits, rows, vocab, stride } = batch;
+        let &DeviceBatch { logits, index, rows, vocab, stride } = batch;
         // Whether memory has the batch is the caller's to know.
         Shape { rows, vocab, stride }.validate(usize::MAX)?;
         let batch_rows = batch_rows(rows)?;
@@ -383,6 +388,7 @@ impl CudaSampler {
             return Ok(());
         }
         is_aligned("logits' address", logits, self.whole_is.dtype.size())?;
+        is_aligned("index's address", index, size_of::<u32>())?;
         is_aligned("parameters' address", params.row_args, 8)?;
         is_aligned("workspace's address", workspace.address, 16)?;
         let layout = self.workspace(rows, vocab);
@@ -393,6 +399,11 @@ impl CudaSampler {
         let adjustments = &params.adjustments;
         if !self.whole_is.adjusted && *adjustments != DeviceAdjustments::default() {
             let what = "adjustments in a sampler that was made without them".to_owned();
+            return Err(Error::Unsupported { backend: NAME, what });
+        }
+        if index != 0 && outputs.mask {
+            // Two rows would mask one stored row.
+            let what = "mask in place of rows that share logits by an index".to_owned();
             return Err(Error::Unsupported { backend: NAME, what });
         }
         if params.draws == 0 {
@@ -406,6 +417,7 @@ impl CudaSampler {
         let candidates = outputs.candidates;
         let mut call = Call {
             logits,
+            index,
             stride: stride as u64,
             rows: batch_rows,
             // At most 2^21, as all that is cast below.

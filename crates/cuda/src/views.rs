@@ -6,11 +6,14 @@ use qrita_core::{Error, Logit, Shape};
 use crate::NAME;
 use crate::sampler::{CudaSampler, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceWorkspace, LaunchParams};
 
-/// Logits in device memory: to read only, or to mask in place as one of the outputs.
+/// Logits in device memory: to read only, to mask in place as one of the outputs, or to read by an index.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum ViewInput<'a, T> {
     Read(CudaView<'a, T>),
+    /// Stored rows, and for each row of the batch the number of the one that it reads, as in
+    /// [`Logits::indexed`](qrita_core::Logits::indexed).
+    Indexed(CudaView<'a, T>, CudaView<'a, u32>),
     Mask(CudaViewMut<'a, T>),
 }
 
@@ -43,7 +46,8 @@ pub struct ViewCandidates<'a> {
 type Guard<'a> = Option<SyncOnDrop<'a>>;
 
 impl CudaSampler {
-    /// Launches on a stream of cudarc's, and returns before it is done. A batch of no rows is a no-op.
+    /// Launches on a stream of cudarc's, and returns before it is done. A batch of no rows is a no-op. `shape` is that of the
+    /// stored rows.
     ///
     /// cudarc orders streams by events that it records beside memory. A stream that captures a graph cannot wait for an
     /// event from outside the capture: capture with event tracking off, as cudarc asks, or use
@@ -54,7 +58,7 @@ impl CudaSampler {
     /// sampler's.
     ///
     /// # Safety
-    /// The workspace was zeroed as [`DeviceWorkspace`] says, and what [`LaunchParams`] has the address of is as [`launch`](CudaSampler::launch) asks. All else is checked.
+    /// The workspace was zeroed as [`DeviceWorkspace`] says, every number of an index is that of a stored row, and what [`LaunchParams`] has the address of is as [`launch`](CudaSampler::launch) asks. All else is checked.
     pub unsafe fn run<T: Logit>(
         &self,
         stream: &CudaStream,
@@ -69,16 +73,22 @@ impl CudaSampler {
             return Err(Error::Unsupported { backend: NAME, what });
         }
         let len = match &input {
-            ViewInput::Read(view) => view.len(),
+            ViewInput::Read(view) | ViewInput::Indexed(view, _) => view.len(),
             ViewInput::Mask(view) => view.len(),
         };
-        let Shape { rows, vocab, stride } = shape.validate(len)?;
+        let Shape { rows: stored_rows, vocab, stride } = shape.validate(len)?;
+        let rows = match &input {
+            ViewInput::Indexed(_, index) => index.len(),
+            _ => stored_rows,
+        };
 
         let mask = matches!(input, ViewInput::Mask(_));
-        let (logits, _logits) = match input {
-            ViewInput::Read(view) => view.view_ptr(stream),
-            ViewInput::Mask(view) => view.view_ptr_mut(stream),
+        let ((logits, _logits), index) = match input {
+            ViewInput::Read(view) => (view.view_ptr(stream), None),
+            ViewInput::Indexed(view, index) => (view.view_ptr(stream), Some(index.view_ptr(stream))),
+            ViewInput::Mask(view) => (view.view_ptr_mut(stream), None),
         };
+        let (index, _index) = index.map_or((0, None), |(address, guard)| (address, Some(guard)));
         let draws = rows.saturating_mul(params.draws as usize);
         let ViewOutputs { status, kept, candidates, token, logprob, raw_logprob, rank } = outputs;
         let (status, _status) = address("status", status, rows, stream)?;
@@ -100,7 +110,7 @@ impl CudaSampler {
         let bytes = workspace.len();
         let (workspace, _workspace) = workspace.view_ptr_mut(stream);
 
-        let batch = DeviceBatch { logits, rows, vocab, stride };
+        let batch = DeviceBatch { logits, index, rows, vocab, stride };
         let outputs = DeviceOutputs { mask, status, kept, candidates, token, logprob, raw_logprob, rank };
         let workspace = DeviceWorkspace { address: workspace, bytes };
         // SAFETY: the views are lent until cudarc has noted, when the guards are dropped, that this stream uses them; their

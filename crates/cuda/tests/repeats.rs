@@ -215,7 +215,7 @@ impl Engine {
         let flags = stream.alloc_zeros(2).unwrap();
         let engine = Engine {
             differ: differ.clone(),
-            batch: DeviceBatch { logits: upload(bytes(&batch.stored)), rows, vocab, stride },
+            batch: DeviceBatch { logits: upload(bytes(&batch.stored)), index: 0, rows, vocab, stride },
             params: LaunchParams::per_row(upload(bytemuck::cast_slice(&args))),
             outputs: DeviceOutputs {
                 mask: true,

@@ -8,6 +8,8 @@ use bytemuck::{Pod, Zeroable};
 #[allow(missing_docs)]
 pub struct Call {
     pub logits: u64,
+    /// The stored row of each row, as `u32`; 0 where it is the row's own number.
+    pub index: u64,
     pub stride: u64,
     pub rows: u32,
     pub vocab: u32,

@@ -58,7 +58,8 @@ impl<D: Device> HostBackend<D> {
         plan: &Plan,
         stage: Stage,
     ) -> Result<Job<'_, D>, Error> {
-        let Shape { rows, vocab, stride } = logits.shape();
+        let Shape { vocab, stride, .. } = logits.shape();
+        let rows = logits.rows();
         let batch_rows = batch_rows(rows)?;
         let (device, tables) = (&self.device, &*self.tables);
         let adjusted = !(0..rows).all(|row| params.adjustments.row(row).is_identity(vocab));
@@ -90,6 +91,9 @@ impl<D: Device> HostBackend<D> {
             logits: data,
             held: Vec::new(),
         };
+        if let Some(index) = logits.index() {
+            job.call.index = job.upload(index)?;
+        }
         let workspace = Workspace::new(plan, rows, vocab, blocks);
         let zeroed = job.upload(&vec![0u8; workspace.zeroed_bytes()])?;
         let rest = job.allocate(workspace.bytes() - workspace.zeroed_bytes())?;
@@ -134,7 +138,7 @@ impl<D: Device> HostBackend<D> {
         outputs: &mut Outputs<'_>,
     ) -> Result<(), Error> {
         let logits = input.logits();
-        let Shape { rows, vocab, .. } = logits.shape();
+        let (rows, vocab) = (logits.rows(), logits.vocab());
         params.validate(&logits)?;
         plan.validate(FEATURES)?;
         outputs.validate(&logits, params)?;
@@ -188,7 +192,7 @@ pub fn batch_rows(rows: usize) -> Result<u32, Error> {
     u32::try_from(rows).ok().filter(|&rows| rows <= MOST_BLOCKS).ok_or(refused)
 }
 
-/// Elements from a batch's first logit to its last.
+/// Elements from the first stored logit to the last.
 fn span(logits: &Logits<'_>) -> usize {
     let Shape { rows, vocab, stride } = logits.shape();
     rows.saturating_sub(1) * stride + vocab

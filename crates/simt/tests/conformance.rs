@@ -60,6 +60,7 @@ macro_rules! suite {
                 wrong_lengths
                 every_subset_of_outputs
                 several_draws
+                rows_that_share_logits
                 overflow_is_never_silent
                 batch_invariance
                 workspace_keeps_nothing

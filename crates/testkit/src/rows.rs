@@ -356,7 +356,13 @@ pub fn batch_of(kinds: &[RowKind], vocab: usize, random: &mut Random) -> Batch {
     let stride = vocab + random.pick(&[0, 0, 1, 3, 8, 64]);
     let (start, tail) = (random.pick(&[0, 0, 1, 2, 3, 5, 7]), random.below(9));
     batch.params.draws = random.pick(&[1, 1, 1, 2, 3, 9]);
-    batch.laid_out(start, stride, tail, &[1e30, f32::NAN, f32::INFINITY, 0.0, -1.0])
+    let batch = batch.laid_out(start, stride, tail, &[1e30, f32::NAN, f32::INFINITY, 0.0, -1.0]);
+    if random.once_in(6) {
+        // Any order, repeats, and rows that nobody reads.
+        let index: Vec<u32> = (0..rows).map(|_| random.below(rows) as u32).collect();
+        return batch.indexed(&index);
+    }
+    batch
 }
 
 fn params(rows: usize, vocab: usize, random: &mut Random) -> OwnedParams {
@@ -419,14 +425,19 @@ pub fn any_batch(max_rows: usize, max_vocab: usize) -> impl Strategy<Value = Bat
     shape.prop_flat_map(|(rows, vocab)| {
         let values = proptest::collection::vec(any_logit(), rows * vocab);
         let params = proptest::collection::vec(any_params(vocab as u32), rows);
-        (values, params, any_policies(), any_dtype(), 0..4usize, 0..5usize).prop_map(
-            move |(values, mut params, (ties, order, draws), dtype, start, padding)| {
+        let index = proptest::option::weighted(0.2, proptest::collection::vec(0..rows as u32, rows));
+        (values, params, any_policies(), any_dtype(), 0..4usize, 0..5usize, index).prop_map(
+            move |(values, mut params, (ties, order, draws), dtype, start, padding, index)| {
                 for row in &mut params {
                     (row.ties, row.order, row.draws) = (ties, order, draws);
                 }
                 let mut batch = Batch::of(Stored::narrow(&values, dtype), vocab);
                 batch.params = OwnedParams::from_rows(&params);
-                batch.laid_out(start, vocab + padding, padding, &[f32::INFINITY, f32::NAN])
+                let batch = batch.laid_out(start, vocab + padding, padding, &[f32::INFINITY, f32::NAN]);
+                match index {
+                    Some(index) => batch.indexed(&index),
+                    None => batch,
+                }
             },
         )
     })

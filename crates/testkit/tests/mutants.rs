@@ -33,6 +33,7 @@ enum Fault {
     DrawFirstOfTies,
     DrawsRepeat,
     DrawsOutOfPlace,
+    IndexForgotten,
     PositionForgotten,
     StreamForgotten,
     HighHalfOfSeedForgotten,
@@ -101,6 +102,11 @@ impl Mutant {
         if self.is(PlanKeepsAllForgotten) {
             plan.duplicates = true;
         }
+        let in_order: Vec<u32> = (0..).take(logits.rows()).collect();
+        let logits = &match logits.indexed(&in_order) {
+            Ok(unshared) if self.is(IndexForgotten) => unshared,
+            _ => *logits,
+        };
         let mut answers = oracle::answers(logits, params, &plan);
         for (row, answer) in answers.iter_mut().enumerate() {
             self.spoil(answer, row, logits, params, &plan);
@@ -467,6 +473,7 @@ fn draws() {
 
 #[test]
 fn memory() {
+    must_fail(IndexForgotten, tests!(rows_that_share_logits random_rows shrinking_batches));
     must_fail(PaddingWritten, tests!(strides_and_padding random_rows shrinking_batches));
     must_fail(FirstElementBeforeTheRowsWritten, tests!(strides_and_padding random_rows));
     must_fail(NanKeptInMask, tests!(one_nan random_rows));

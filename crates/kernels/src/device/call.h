@@ -25,6 +25,8 @@ struct StageRow {
 
 struct Call {
     void *logits;
+    // The stored row of each row, or 0 where it is the row's own number.
+    const u32 *index;
     u64 stride;
     u32 rows, vocab;
     RowArgs args;

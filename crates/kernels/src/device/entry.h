@@ -99,7 +99,8 @@ DEVICE void run_row(Row &row, u32 part) {
 DEVICE void run_part(const Call &call, u64 *gathered, u32 at, u32 part) {
     u64 *scratch = HAS_SCRATCH ? call.scratch + block_index() * (call.scratch_stride / sizeof(u64)) : 0;
     const RowArgs &args = call.row_args ? call.row_args[at] : call.args;
-    RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
+    u32 stored = call.index ? call.index[at] : at;
+    RowView view = RowView{(Stored *)call.logits + stored * call.stride, call.vocab, at};
     Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, false, false};
     if (STAGE != 5) {
         if (thread_index() == 0) facts = Facts{0, 1, 0, 0, 0, false};

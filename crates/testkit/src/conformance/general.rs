@@ -10,7 +10,7 @@ use qrita_core::{Backend, Dtype, Filtered, MAX_VOCAB, Order, Plan, Sampled, Stat
 use rayon::prelude::*;
 
 use super::harness::{Suite, Wanted};
-use crate::batch::{Batch, Stored};
+use crate::batch::{Batch, OwnedParams, OwnedSparse, Stored};
 use crate::fixtures;
 use crate::oracle::{self, Answer};
 use crate::rows::{self, Random, RowKind, Size};
@@ -90,6 +90,37 @@ pub fn several_draws<B: Backend>(make: impl Fn() -> B) {
     }
     let share = found.iter().filter(|&&token| token == 0).count() as f64 / f64::from(draws);
     assert!((share - 0.75).abs() < 0.03, "{share} of the draws");
+}
+
+/// Rows that read stored rows by an index: any number of them, in any order, each with parameters, adjustments and outputs
+/// of its own, and with the bits that it has where nothing is shared.
+pub fn rows_that_share_logits<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    for seed in 0..24 {
+        let vocab = if seed % 8 == 0 { 5000 } else { 200 };
+        let stored = rows::batch(seed, Size { rows: 6, vocab });
+        let mut random = Random::new(seed);
+        for rows in [0, 1, stored.stored_rows, 17] {
+            let index: Vec<u32> = (0..rows).map(|_| random.below(stored.stored_rows) as u32).collect();
+            let of_each = rows::batch_of(&vec![RowKind::Zeros; rows.max(1)], stored.vocab, &mut random).params;
+            let all: Vec<usize> = (0..rows).collect();
+            let params = OwnedParams { draws: 2, ..of_each.select(&all) };
+            let batch = Batch { params, ..stored.clone() }.indexed(&index);
+            suite.check(&batch);
+            if rows > 0 {
+                let apart = batch.select(&all);
+                assert_eq!(row_bits(&mut suite, &batch), row_bits(&mut suite, &apart), "{}", batch.describe(0));
+            }
+        }
+    }
+    // By hand: the second stored row, the first, and the second again with a bias and another k.
+    let batch = Batch::new(&[[3.0, 2.0, 1.0, 0.0], [0.0, 1.0, 2.0, 3.0]])
+        .with(|params| {
+            params.top_k = vec![1, 2, 2];
+            params.bias = Some(OwnedSparse::new(&[vec![], vec![], vec![(0, 9.0)]]));
+        })
+        .indexed(&[1, 0, 1]);
+    suite.check_keeps(&batch, &[vec![3], vec![0, 1], vec![0, 3]]);
 }
 
 /// Candidates that find no room are announced, the count is whole, and those that found room are right.

@@ -116,7 +116,8 @@ impl Buffers {
             raw_logprob: wanted.raw_logprob.then_some(&mut self.raw_logprob),
             rank: wanted.rank.then_some(&mut self.rank),
         };
-        let input = match wanted.mask {
+        // Rows that share logits are never masked.
+        let input = match wanted.mask && batch.index.is_none() {
             true => Input::Mask(batch.logits_mut(&mut self.stored)),
             false => Input::Read(batch.logits()),
         };
@@ -159,7 +160,7 @@ impl Buffers {
         let index = (0..right.stored.len()).find(|&index| self.stored.bits(index) != right.stored.bits(index))?;
         let (found, right) = (self.stored.bits(index), right.stored.bits(index));
         let offset = index.saturating_sub(batch.start);
-        let (row, id) = ((offset / batch.stride).min(batch.rows - 1), offset % batch.stride);
+        let (row, id) = ((offset / batch.stride).min(batch.rows.saturating_sub(1)), offset % batch.stride);
         let what = if index < batch.start || id >= batch.vocab { "padding" } else { "masked logit" };
         Some((row, format!("{what} at element {index}, id {id}: bits {found:x} and must be {right:x}")))
     }

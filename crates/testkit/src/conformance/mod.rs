@@ -86,6 +86,7 @@ macro_rules! conformance {
                 every_plan
                 every_subset_of_outputs
                 several_draws
+                rows_that_share_logits
                 overflow_is_never_silent
                 batch_invariance
                 workspace_keeps_nothing
@@ -134,6 +135,6 @@ mod tests {
             assert!(listed.lines().any(|line| line.trim() == name), "{name} is not listed");
             count += 1;
         }
-        assert_eq!(count, 53);
+        assert_eq!(count, 54);
     }
 }
