@@ -157,11 +157,11 @@ pub trait Backend {
         let mut outputs = Outputs {
             status: Some(&mut status),
             kept: Some(&mut kept),
-            candidates: None,
             token: Some(&mut token),
             logprob: Some(&mut logprob),
             raw_logprob: Some(&mut raw_logprob),
             rank: Some(&mut rank),
+            ..Outputs::default()
         };
         self.run(Input::Read(*logits), params, plan, &mut outputs, workspace)?;
         let sampled = |draw: usize| Sampled {

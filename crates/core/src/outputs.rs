@@ -1,5 +1,7 @@
 //! What a call writes: any combination, each into memory of the caller's.
 
+use alloc::string::ToString;
+
 use crate::error::Error;
 use crate::logits::Logits;
 use crate::params::Params;
@@ -29,6 +31,10 @@ pub struct Outputs<'a> {
     pub raw_logprob: Option<&'a mut [f32]>,
     /// How many tokens precede each in the contract's order.
     pub rank: Option<&'a mut [u32]>,
+    /// The first candidates of the row, whatever of them is kept.
+    pub top: Option<Top<'a>>,
+    /// The probability of every token among the kept: `vocab` elements a row, one row behind the other, 0 for what is not kept.
+    pub probabilities: Option<&'a mut [f32]>,
 }
 
 /// Room for the kept tokens of every row, in the contract's order: `capacity` entries a row.
@@ -47,11 +53,50 @@ pub struct Candidates<'a> {
     pub logprobs: &'a mut [f32],
 }
 
+/// The most first candidates of a row that [`Top`] lists.
+pub const MAX_TOP: usize = 1024;
+
+/// Room for the first `n` candidates of every row in the contract's order, before any filter, with their log-probabilities in
+/// the whole row: after temperature and adjustments.
+///
+/// A row with fewer candidates leaves the rest as [`NO_TOKEN`] and −∞.
+///
+/// ```
+/// use qrita_core::{Logits, Outputs, Params, Top};
+/// let logits = Logits::new(&[0.0f32; 8], 4)?;
+/// let (mut ids, mut logprobs) = ([0; 6], [0.0; 6]);
+/// let top = Top { n: 3, ids: &mut ids, logprobs: &mut logprobs };
+/// assert!(Outputs { top: Some(top), ..Outputs::default() }.validate(&logits, &Params::default()).is_ok());
+/// # Ok::<(), qrita_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Top<'a> {
+    /// Entries a row: at most [`MAX_TOP`].
+    pub n: usize,
+    /// Token ids, the likeliest first.
+    pub ids: &'a mut [u32],
+    /// Their log-probabilities.
+    pub logprobs: &'a mut [f32],
+}
+
+impl Top<'_> {
+    /// Refuses more first candidates than [`MAX_TOP`].
+    ///
+    /// # Errors
+    /// [`Error::Param`] with their number.
+    pub fn check(n: usize) -> Result<(), Error> {
+        if n > MAX_TOP {
+            return Err(Error::Param { row: None, param: "top", value: n.to_string(), expected: "at most 1024" });
+        }
+        Ok(())
+    }
+}
+
 impl Outputs<'_> {
     /// Checks that every slice holds the batch.
     ///
     /// # Errors
-    /// [`Error::Length`] names the slice that does not.
+    /// [`Error::Length`] names the slice that does not, [`Error::Param`] more than [`MAX_TOP`] first candidates.
     pub fn validate(&self, logits: &Logits<'_>, params: &Params<'_>) -> Result<(), Error> {
         let rows = logits.rows();
         let draws = rows.saturating_mul(params.draws as usize);
@@ -70,6 +115,13 @@ impl Outputs<'_> {
             Error::check_length("candidate logits", c.logits.len(), room)?;
             Error::check_length("candidate logprobs", c.logprobs.len(), room)?;
         }
+        if let Some(top) = &self.top {
+            Top::check(top.n)?;
+            let room = rows.saturating_mul(top.n);
+            Error::check_length("top ids", top.ids.len(), room)?;
+            Error::check_length("top logprobs", top.logprobs.len(), room)?;
+        }
+        check("probabilities", self.probabilities.as_ref().map(|s| s.len()), rows.saturating_mul(logits.vocab()))?;
         Ok(())
     }
 }

@@ -312,7 +312,7 @@ impl CpuBackend {
         params.validate(&input.logits())?;
         plan.validate(FEATURES)?;
         outputs.validate(&input.logits(), params)?;
-        let sink = Sink::new(outputs, rows, params.draws as usize);
+        let sink = Sink::new(outputs, (rows, vocab), params.draws as usize);
         let source = Source::new(&mut input);
         let kernels = self.kernels();
         self.each_row((rows, vocab), plan, workspace, |exec, row| {

@@ -12,6 +12,7 @@ use crate::vector::{Kernels, Law};
 use crate::workspace::Slot;
 use qrita_core::logarithm::Logprob;
 use qrita_core::philox::{random, target};
+use qrita_core::probability::probability;
 use qrita_core::weight::distance;
 use qrita_core::{Boundary, Candidate, Key, Logit, NO_TOKEN, RowAdjustments, RowMut, RowParams, Status, with_dtype};
 
@@ -30,10 +31,13 @@ impl RowWork<'_, '_> {
         if let Some(kept) = &mut sink.kept {
             **kept = boundary.kept;
         }
+        if let Some(top) = &mut sink.top {
+            self.write_top(boundary, top);
+        }
         let is_drawn = sink.is_drawn();
         if boundary.kept == 0 {
             sink.write_no_token();
-        } else if sink.candidates.is_some() || is_drawn {
+        } else if sink.candidates.is_some() || sink.probabilities.is_some() || is_drawn {
             let listed = sink.candidates.is_some() || boundary.kept <= LISTED || self.listed;
             if listed {
                 self.list(boundary);
@@ -41,6 +45,9 @@ impl RowWork<'_, '_> {
             let kept_mass = if listed { self.gathered_mass_where(|_| true) } else { self.row_mass(boundary) };
             if is_drawn {
                 self.draw(boundary, listed, kept_mass, sink);
+            }
+            if let Some(out) = &mut sink.probabilities {
+                self.write_probabilities(boundary, listed, kept_mass, out);
             }
             status |= self.write_candidates(boundary, kept_mass, sink);
         }
@@ -72,6 +79,29 @@ impl RowWork<'_, '_> {
                 out[draw] = law.of(d);
             }
         }
+    }
+
+    fn write_probabilities(&mut self, boundary: Boundary, listed: bool, kept_mass: u64, out: &mut [f32]) {
+        let (y, kernels, law) = (self.y, self.kernels, self.law(Key::LEAST));
+        if listed {
+            out.fill(0.0);
+            for candidate in &self.exec.first().gathered {
+                out[candidate.id() as usize] = probability(kernels.weight(candidate.logit(), &law), kept_mass);
+            }
+            return;
+        }
+        self.exec.pass_mut(RowMut::F32(out), |slot, start, part| {
+            let RowMut::F32(part) = part else { return };
+            let Slot { tile, weights, .. } = slot;
+            y.tiles(start..start + part.len(), tile, |first, tile| {
+                kernels.weights(tile, &law, &mut weights[..tile.len()]);
+                let out = part[first - start..].iter_mut();
+                for ((out, id), (&y, &weight)) in out.zip(first as u32..).zip(tile.iter().zip(&**weights)) {
+                    let is_kept = boundary.keeps(Key::new(y), id);
+                    *out = if is_kept { probability(weight, kept_mass) } else { 0.0 };
+                }
+            });
+        });
     }
 
     fn write_candidates(&mut self, boundary: Boundary, kept_mass: u64, sink: &mut RowSink<'_>) -> Status {

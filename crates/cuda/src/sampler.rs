@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUstream;
-use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse};
+use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse, Top};
 use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{
     Call, Launch, RowArgs, Specialization, Stage, Workspace, batch_rows, row_args, row_blocks, split_launches,
@@ -165,6 +165,22 @@ pub struct DeviceOutputs {
     pub raw_logprob: u64,
     /// `u32`.
     pub rank: u64,
+    pub top: Option<DeviceTop>,
+    /// `f32`, `vocab` elements a row.
+    pub probabilities: u64,
+}
+
+/// Room for the first candidates of every row, as [`Top`](qrita_core::Top) in device memory: `n` elements a row at each address,
+/// none of which is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct DeviceTop {
+    /// At most [`MAX_TOP`](qrita_core::MAX_TOP).
+    pub n: u32,
+    /// `u32`.
+    pub ids: u64,
+    /// `f32`.
+    pub logprobs: u64,
 }
 
 /// Room for candidates in device memory: `capacity` elements a row at each address, none of which is 0.
@@ -364,7 +380,7 @@ impl CudaSampler {
     /// Launches on a stream of the device, and returns before it is done. A batch of no rows is a no-op.
     ///
     /// # Errors
-    /// A shape outside the contract, no draw, a mask in place of rows that share logits, a workspace that is too small,
+    /// A shape outside the contract, no draw, more first candidates than [`MAX_TOP`](qrita_core::MAX_TOP), a mask in place of rows that share logits, a workspace that is too small,
     /// adjustments that the sampler was not made for, or a failure of the device's; in all of them nothing is launched.
     ///
     /// # Safety
@@ -414,7 +430,8 @@ impl CudaSampler {
         if valid_vocab > vocab {
             return Err(Error::Shape { what: "valid_vocab", value: valid_vocab, expected: "at most the vocab" });
         }
-        let candidates = outputs.candidates;
+        let (candidates, top) = (outputs.candidates, outputs.top);
+        top.map_or(Ok(()), |top| Top::check(top.n as usize))?;
         let mut call = Call {
             logits,
             index,
@@ -445,6 +462,10 @@ impl CudaSampler {
             logprob: outputs.logprob,
             raw_logprob: outputs.raw_logprob,
             rank: outputs.rank,
+            probabilities: outputs.probabilities,
+            top: top.map_or(0, |top| top.n),
+            top_ids: top.map_or(0, |top| top.ids),
+            top_logprobs: top.map_or(0, |top| top.logprobs),
             force_fallback: u32::from(self.whole_is.plan.force_fallback),
             draws: params.draws,
             ..Call::default()

@@ -4,7 +4,9 @@ use cudarc::driver::{CudaStream, CudaView, CudaViewMut, SyncOnDrop};
 use qrita_core::{Error, Logit, Shape};
 
 use crate::NAME;
-use crate::sampler::{CudaSampler, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceWorkspace, LaunchParams};
+use crate::sampler::{
+    CudaSampler, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceTop, DeviceWorkspace, LaunchParams,
+};
 
 /// Logits in device memory: to read only, to mask in place as one of the outputs, or to read by an index.
 #[derive(Debug)]
@@ -30,6 +32,9 @@ pub struct ViewOutputs<'a> {
     pub logprob: Option<CudaViewMut<'a, f32>>,
     pub raw_logprob: Option<CudaViewMut<'a, f32>>,
     pub rank: Option<CudaViewMut<'a, u32>>,
+    pub top: Option<ViewTop<'a>>,
+    /// `vocab` elements a row.
+    pub probabilities: Option<CudaViewMut<'a, f32>>,
 }
 
 /// Room for candidates: `capacity` elements a row.
@@ -39,6 +44,15 @@ pub struct ViewCandidates<'a> {
     pub capacity: u32,
     pub ids: CudaViewMut<'a, u32>,
     pub logits: CudaViewMut<'a, f32>,
+    pub logprobs: CudaViewMut<'a, f32>,
+}
+
+/// Room for the first candidates of every row: `n` elements a row.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct ViewTop<'a> {
+    pub n: u32,
+    pub ids: CudaViewMut<'a, u32>,
     pub logprobs: CudaViewMut<'a, f32>,
 }
 
@@ -90,7 +104,7 @@ impl CudaSampler {
         };
         let (index, _index) = index.map_or((0, None), |(address, guard)| (address, Some(guard)));
         let draws = rows.saturating_mul(params.draws as usize);
-        let ViewOutputs { status, kept, candidates, token, logprob, raw_logprob, rank } = outputs;
+        let ViewOutputs { status, kept, candidates, token, logprob, raw_logprob, rank, top, probabilities } = outputs;
         let (status, _status) = address("status", status, rows, stream)?;
         let (kept, _kept) = address("kept", kept, rows, stream)?;
         let (token, _token) = address("token", token, draws, stream)?;
@@ -107,11 +121,23 @@ impl CudaSampler {
                 (Some(DeviceCandidates { capacity, ids, logits, logprobs }), Some([of_ids, of_logits, of_logprobs]))
             }
         };
+        let dense = rows.saturating_mul(vocab);
+        let (probabilities, _probabilities) = address("probabilities", probabilities, dense, stream)?;
+        let (top, _top): (_, Option<[Guard<'_>; 2]>) = match top {
+            None => (None, None),
+            Some(ViewTop { n, ids, logprobs }) => {
+                let room = rows.saturating_mul(n as usize);
+                let (ids, of_ids) = address("top ids", Some(ids), room, stream)?;
+                let (logprobs, of_logprobs) = address("top logprobs", Some(logprobs), room, stream)?;
+                (Some(DeviceTop { n, ids, logprobs }), Some([of_ids, of_logprobs]))
+            }
+        };
         let bytes = workspace.len();
         let (workspace, _workspace) = workspace.view_ptr_mut(stream);
 
         let batch = DeviceBatch { logits, index, rows, vocab, stride };
-        let outputs = DeviceOutputs { mask, status, kept, candidates, token, logprob, raw_logprob, rank };
+        let outputs =
+            DeviceOutputs { mask, status, kept, candidates, token, logprob, raw_logprob, rank, top, probabilities };
         let workspace = DeviceWorkspace { address: workspace, bytes };
         // SAFETY: the views are lent until cudarc has noted, when the guards are dropped, that this stream uses them; their
         // lengths were checked. The rest is the caller's promise.

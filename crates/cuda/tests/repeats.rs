@@ -150,6 +150,7 @@ impl Right {
             logprob: Some(&mut logprob),
             raw_logprob: with_raw.then_some(&mut raw_logprob[..]),
             rank: Some(&mut rank),
+            ..Outputs::default()
         };
         let backend = CpuBackend::new();
         let mut masked = batch.stored.clone();
@@ -231,6 +232,7 @@ impl Engine {
                     logits: of_candidates(1),
                     logprobs: of_candidates(2),
                 }),
+                ..DeviceOutputs::default()
             },
             workspace: DeviceWorkspace { address: workspace, bytes: workspace_bytes },
             originals: upload(bytes(&batch.stored)),

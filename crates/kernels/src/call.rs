@@ -43,6 +43,10 @@ pub struct Call {
     pub logprob: u64,
     pub raw_logprob: u64,
     pub rank: u64,
+    /// Of the row's first candidates, [`top`](Call::top) a row.
+    pub top_ids: u64,
+    pub top_logprobs: u64,
+    pub probabilities: u64,
 
     /// One [`StageRow`] a row, for a stage that runs alone.
     pub stage_rows: u64,
@@ -67,6 +71,9 @@ pub struct Call {
     pub force_fallback: u32,
     /// How many tokens are drawn from a row: elements a row of `token`, `logprob`, `raw_logprob` and `rank`.
     pub draws: u32,
+    /// How many of a row's first candidates are listed.
+    pub top: u32,
+    pub unused: u32,
 }
 
 /// The parameters of a row, with what the host makes of them.

@@ -305,8 +305,12 @@ pub fn split_launches(whole: &Specialization, split: Split, most_blocks: u32, ca
     let most_parts = MOST_BLOCKS / call.rows.max(1);
     let call = Call {
         chunks: if is_many { 1 } else { split.chunks.clamp(1, split.threads.min(MOST_CHUNKS as u32)) },
-        // A mass over the whole row is read by one block, and must be before another masks.
-        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 { 1 } else { split.mask_chunks.min(most_parts).max(1) },
+        // What is of the whole row is read by one block, and must be before another masks.
+        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 || call.top_ids != 0 {
+            1
+        } else {
+            split.mask_chunks.min(most_parts).max(1)
+        },
         ..*call
     };
     let blocks = |parts: u32| call.rows.saturating_mul(parts);
@@ -341,6 +345,9 @@ struct OutputMemory<M> {
     logprob: Option<M>,
     raw_logprob: Option<M>,
     rank: Option<M>,
+    /// Ids and logprobs.
+    top: Option<[M; 2]>,
+    probabilities: Option<M>,
 }
 
 impl<M> OutputMemory<M> {
@@ -368,6 +375,17 @@ impl<M> OutputMemory<M> {
             logprob: words(&mut call.logprob, outputs.logprob.is_some(), draws)?,
             raw_logprob: words(&mut call.raw_logprob, outputs.raw_logprob.is_some(), draws)?,
             rank: words(&mut call.rank, outputs.rank.is_some(), draws)?,
+            probabilities: words(&mut call.probabilities, outputs.probabilities.is_some(), rows * vocab)?,
+            top: match &outputs.top {
+                None => None,
+                Some(top) => {
+                    // At most `MAX_TOP`.
+                    call.top = top.n as u32;
+                    let ids = words(&mut call.top_ids, true, rows * top.n)?;
+                    let logprobs = words(&mut call.top_logprobs, true, rows * top.n)?;
+                    ids.zip(logprobs).map(|(ids, logprobs)| [ids, logprobs])
+                }
+            },
             candidates: match &outputs.candidates {
                 None => None,
                 Some(candidates) => {
@@ -405,6 +423,14 @@ impl<M> OutputMemory<M> {
             logprob: words(device, &self.logprob, draws)?,
             raw_logprob: words(device, &self.raw_logprob, draws)?,
             rank: words(device, &self.rank, draws)?,
+            probabilities: words(device, &self.probabilities, rows * call.vocab as usize)?,
+            top: match &self.top {
+                None => None,
+                Some([ids, logprobs]) => {
+                    let len = rows * call.top as usize;
+                    Some((download(device, ids, len)?, download(device, logprobs, len)?))
+                }
+            },
             room,
             candidates: match &self.candidates {
                 None => None,
@@ -434,6 +460,9 @@ struct Found {
     logprob: Option<Vec<f32>>,
     raw_logprob: Option<Vec<f32>>,
     rank: Option<Vec<u32>>,
+    /// Ids and logprobs.
+    top: Option<(Vec<u32>, Vec<f32>)>,
+    probabilities: Option<Vec<f32>>,
 }
 
 impl Found {
@@ -451,6 +480,11 @@ impl Found {
         copy(&self.logprob, &mut outputs.logprob);
         copy(&self.raw_logprob, &mut outputs.raw_logprob);
         copy(&self.rank, &mut outputs.rank);
+        copy(&self.probabilities, &mut outputs.probabilities);
+        if let (Some((ids, logprobs)), Some(top)) = (&self.top, &mut outputs.top) {
+            top.ids.copy_from_slice(ids);
+            top.logprobs.copy_from_slice(logprobs);
+        }
         if let (Some((ids, logits, logprobs)), Some(candidates)) = (&self.candidates, &mut outputs.candidates) {
             let (capacity, room) = (candidates.capacity, self.room);
             copy_heads(ids, candidates.ids, capacity, room);

@@ -34,6 +34,7 @@ KERNEL functions(ARGUMENT(FunctionsCall) call) {
         value = (u64)rest.is_known << 1 | (rest.least <= c && c <= rest.most);
         break;
     }
+    case 7: value = float_bits(probability_of(a, b)); break;
     }
     call.outputs[i] = value;
 }

@@ -1,5 +1,5 @@
 //! The functions that decide, as a device computes them, against core's: weight, logarithm, log-probability, top-p's need,
-//! random bits.
+//! random bits, probability.
 //!
 //! A device compiles its source and [`SOURCE`] as one text and lends itself as [`Evaluate`]. Where it is fast enough
 //! `step` is 1, and the comparison of weights and log-probabilities visits every non-positive f32. Core's own functions are
@@ -7,6 +7,7 @@
 
 use qrita_core::logarithm::{Logprob, ln_mass};
 use qrita_core::philox;
+use qrita_core::probability::probability;
 use qrita_core::weight::{self, ONE, need, weight};
 use rayon::prelude::*;
 
@@ -58,6 +59,7 @@ enum Function {
     RandomBits,
     QuickWeight,
     RestHolds,
+    Probability,
 }
 
 /// Compares the values at `first`, `first + step`, … below `end`.
@@ -222,6 +224,35 @@ pub fn rest_bounds(device: &impl Evaluate, random: usize) {
     drawn(device, Function::RestHolds, random, draw, |_| 3);
 }
 
+/// The probabilities of weights at both ends and at simple shares of masses around every power of two, and of `random` others,
+/// of which every second lies next to the middle of two floats.
+pub fn probabilities(device: &impl Evaluate, random: usize) {
+    let right = |[weight, mass, _]: [u64; 3]| probability(weight, mass).to_bits().into();
+    listed(device, Function::Probability, &simple_shares(), right);
+    drawn(device, Function::Probability, random, any_share, right);
+}
+
+fn simple_shares() -> Vec<[u64; 3]> {
+    let around = |power: u64| [power, power + 1, 2 * power - 1];
+    let masses = (0..63).flat_map(|shift| around(1 << shift)).chain([LARGEST_MASS]);
+    let of_mass = |mass: u64| {
+        [0, 1, 2, 3, mass / 3, mass / 2, mass / 2 + 1, mass - mass / 4, mass - 1, mass]
+            .map(|weight| [weight.min(mass), mass, 0])
+    };
+    masses.flat_map(of_mass).collect()
+}
+
+/// A weight and a mass that is not less.
+fn any_share(random: &mut Random) -> [u64; 3] {
+    let mass = mass(random, 0);
+    let any = random.bits() % (mass + 1);
+    // The middle of two floats is an odd number of 25 bits, times a power of two.
+    let middle = u128::from((1 << 24) | random.bits() & 0xFF_FFFF | 1);
+    let at_middle = (u128::from(mass) * middle) >> (25 + random.below(40));
+    let weight = if random.once_in(2) { any } else { at_middle as u64 + random.below(2) as u64 };
+    [weight.min(mass), mass, 0]
+}
+
 /// A logit of any magnitude, or of a usual one.
 fn any_logit(random: &mut Random) -> f32 {
     loop {
@@ -290,6 +321,7 @@ mod tests {
                 Function::RandomBits,
                 Function::QuickWeight,
                 Function::RestHolds,
+                Function::Probability,
             ];
             let function = functions[call.function as usize];
             for (i, output) in outputs.iter_mut().enumerate() {
@@ -309,6 +341,7 @@ mod tests {
                         weight(weight::distance(y, max, temperature))
                     }
                     Function::RestHolds => 3,
+                    Function::Probability => probability(a, b).to_bits().into(),
                 } + u64::from(self.0 == Some((function, a)));
             }
         }
@@ -325,11 +358,23 @@ mod tests {
         random_bits(device, RANDOM);
         quick_weights(device, RANDOM);
         rest_bounds(device, RANDOM);
+        probabilities(device, RANDOM);
     }
 
     #[test]
     fn core_passes() {
         all(&Host(None));
+    }
+
+    /// Core's own, by another way to the nearest float.
+    #[test]
+    fn probabilities_are_rounded_once() {
+        let mut random = Random::new(9);
+        let any = (0..200_000).map(|_| any_share(&mut random));
+        for [weight, mass, _] in simple_shares().into_iter().chain(any) {
+            let right = crate::oracle::probability(weight, mass);
+            assert_eq!(probability(weight, mass).to_bits(), right.to_bits(), "{weight} of {mass}");
+        }
     }
 
     #[test]
@@ -350,6 +395,8 @@ mod tests {
             (Function::RandomBits, u64::MAX),
             (Function::RandomBits, 0),
             (Function::QuickWeight, pair(f32::MIN, 1.0)),
+            (Function::Probability, 0),
+            (Function::Probability, LARGEST_MASS),
         ];
         for wrong in wrong {
             let panic = catch_unwind(AssertUnwindSafe(|| all(&Host(Some(wrong))))).expect_err("it goes unnoticed");

@@ -246,6 +246,15 @@ pub fn logprob(distance: f32, mass: u64) -> f32 {
     difference.to_f32().value() + 0.0
 }
 
+/// `weight / mass`, rounded once: the quotient to more than a hundred bits, and whether there is more.
+pub fn probability(weight: u64, mass: u64) -> f32 {
+    let shifted = UBig::from(weight) << 200usize;
+    let (quotient, rest) = (&shifted / UBig::from(mass), shifted % UBig::from(mass));
+    let more = UBig::from(u8::from(rest > UBig::ZERO));
+    let quotient = (quotient << 1usize) + more;
+    FBig::<HalfEven, 2>::from_parts(quotient.into(), -201).with_precision(0).value().to_f32().value()
+}
+
 /// Adds what follows once it is known how many candidates are kept: the masses and the draw.
 fn complete(ranked: Ranked, kept: usize, searched: usize, params: &RowParams) -> Answer {
     let kept_mass = mass(&ranked.candidates[..kept]) as u64;
@@ -360,6 +369,24 @@ pub fn write_outputs(answers: &[Answer], params: &Params<'_>, outputs: &mut Outp
         }
         if let Some(kept) = &mut outputs.kept {
             kept[row] = answer.kept as u32;
+        }
+        if let Some(top) = &mut outputs.top {
+            let places = row * top.n..(row + 1) * top.n;
+            let (ids, logprobs) = (&mut top.ids[places.clone()], &mut top.logprobs[places]);
+            ids.fill(NO_TOKEN);
+            logprobs.fill(f32::NEG_INFINITY);
+            for (place, entry) in answer.ranked.candidates.iter().take(top.n).enumerate() {
+                ids[place] = entry.id;
+                logprobs[place] = logprob(entry.distance, answer.raw_mass);
+            }
+        }
+        if let Some(probabilities) = &mut outputs.probabilities {
+            let vocab = probabilities.len() / answers.len();
+            let probabilities = &mut probabilities[row * vocab..(row + 1) * vocab];
+            probabilities.fill(0.0);
+            for entry in answer.kept() {
+                probabilities[entry.id as usize] = probability(entry.weight, answer.kept_mass);
+            }
         }
         let nothing =
             Drawn { token: NO_TOKEN, rank: NO_TOKEN, logprob: f32::NEG_INFINITY, raw_logprob: f32::NEG_INFINITY };

@@ -34,6 +34,13 @@ enum Fault {
     DrawsRepeat,
     DrawsOutOfPlace,
     IndexForgotten,
+    TopOfKept,
+    TopLogprobFiltered,
+    TopRestUntouched,
+    TopTiesReversed,
+    ProbabilityByFloats,
+    ProbabilityOfDropped,
+    ProbabilityRaw,
     PositionForgotten,
     StreamForgotten,
     HighHalfOfSeedForgotten,
@@ -204,6 +211,8 @@ impl Mutant {
 
     fn write_outputs(&self, answers: &[Answer], params: &Params<'_>, outputs: &mut Outputs<'_>, leak: &mut Leak) {
         oracle::write_outputs(answers, params, outputs);
+        self.spoil_top(answers, outputs);
+        self.spoil_probabilities(answers, outputs);
         let asked = outputs.candidates.as_ref().map(|candidates| candidates.capacity);
         for (row, answer) in answers.iter().enumerate() {
             let overflow = asked.is_some_and(|capacity| answer.kept > capacity);
@@ -237,6 +246,60 @@ impl Mutant {
                 (LogprobOfCandidatesOneUlpOff, _, _, Some(c)) if answer.kept > 4 && c.capacity > 4 => {
                     let place = row * c.capacity + 4;
                     c.logprobs[place] = c.logprobs[place].next_down();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn spoil_top(&self, answers: &[Answer], outputs: &mut Outputs<'_>) {
+        let Some(top) = &mut outputs.top else { return };
+        if top.n == 0 {
+            return;
+        }
+        let rows = top.ids.chunks_mut(top.n).zip(top.logprobs.chunks_mut(top.n));
+        for (answer, (ids, logprobs)) in answers.iter().zip(rows) {
+            let shown = answer.ranked.candidates.len().min(top.n);
+            match self.0 {
+                TopOfKept if answer.kept < shown => ids[answer.kept] = NO_TOKEN,
+                TopLogprobFiltered => {
+                    for (logprob, entry) in logprobs.iter_mut().zip(answer.kept()) {
+                        *logprob = oracle::logprob(entry.distance, answer.kept_mass);
+                    }
+                }
+                TopRestUntouched if shown < top.n => ids[shown] = 7,
+                TopTiesReversed => {
+                    for place in 1..shown {
+                        if answer.ranked.candidates[place - 1].logit == answer.ranked.candidates[place].logit {
+                            ids.swap(place - 1, place);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn spoil_probabilities(&self, answers: &[Answer], outputs: &mut Outputs<'_>) {
+        let Some(probabilities) = &mut outputs.probabilities else { return };
+        let vocab = probabilities.len() / answers.len().max(1);
+        for (answer, probabilities) in answers.iter().zip(probabilities.chunks_mut(vocab.max(1))) {
+            let of = |weight: u64, mass: u64| (weight as f64 / mass as f64) as f32;
+            match self.0 {
+                ProbabilityByFloats => {
+                    for entry in answer.kept() {
+                        probabilities[entry.id as usize] = entry.weight as f32 / answer.kept_mass as f32;
+                    }
+                }
+                ProbabilityOfDropped => {
+                    for entry in &answer.ranked.candidates[answer.kept..] {
+                        probabilities[entry.id as usize] = of(entry.weight, answer.raw_mass);
+                    }
+                }
+                ProbabilityRaw => {
+                    for entry in answer.kept() {
+                        probabilities[entry.id as usize] = of(entry.weight, answer.raw_mass);
+                    }
                 }
                 _ => {}
             }
@@ -469,6 +532,17 @@ fn draws() {
     must_fail(RawLogprobFiltered, tests!(logprob_after_filtering random_rows));
     must_fail(RankById, tests!(random_rows every_subset_of_outputs));
     must_fail(TokenOfEmptyRow, tests!(all_negative_infinity nan_row_among_good_rows random_rows));
+}
+
+#[test]
+fn whole_rows() {
+    must_fail(TopOfKept, tests!(first_candidates random_rows shrinking_batches));
+    must_fail(TopLogprobFiltered, tests!(first_candidates random_rows shrinking_batches));
+    must_fail(TopRestUntouched, tests!(first_candidates random_rows shrinking_batches));
+    must_fail(TopTiesReversed, tests!(first_candidates random_rows shrinking_batches));
+    must_fail(ProbabilityByFloats, tests!(renormalised_probabilities random_rows shrinking_batches));
+    must_fail(ProbabilityOfDropped, tests!(renormalised_probabilities random_rows shrinking_batches));
+    must_fail(ProbabilityRaw, tests!(renormalised_probabilities random_rows shrinking_batches));
 }
 
 #[test]

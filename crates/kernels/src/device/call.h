@@ -53,6 +53,10 @@ struct Call {
     float *logprob;
     float *raw_logprob;
     u32 *rank;
+    // Of the row's first candidates, `top` a row.
+    u32 *top_ids;
+    float *top_logprobs;
+    float *probabilities;
 
     StageRow *stage_rows;
     u64 *gathered;
@@ -67,7 +71,7 @@ struct Call {
     struct SplitRow *split_rows;
     u32 chunks, mask_chunks;
 
-    u32 force_fallback, draws;
+    u32 force_fallback, draws, top, unused;
 };
 
 // What the first of two kernels leaves of a row for finish: its cut and what it keeps, or where that is too much its cut alone;

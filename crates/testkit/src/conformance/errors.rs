@@ -1,8 +1,8 @@
 //! What a backend must refuse, stage by stage, before it launches or writes anything.
 
 use qrita_core::{
-    Adjustments, Backend, Bitmask, Boundary, Candidates, Cut, Error, Features, Outputs, Params, Penalties, Plan,
-    Search, Sparse, Status, Truncated, Truncation,
+    Adjustments, Backend, Bitmask, Boundary, Candidates, Cut, Error, Features, MAX_TOP, Outputs, Params, Penalties,
+    Plan, Search, Sparse, Status, Top, Truncated, Truncation,
 };
 
 use super::harness::{Buffers, Suite, Wanted};
@@ -137,6 +137,22 @@ pub fn plans_that_are_not_compiled_in<B: Backend>(make: impl Fn() -> B) {
     }
 }
 
+/// More first candidates than can be listed.
+pub fn too_many_first_candidates<B: Backend>(make: impl Fn() -> B) {
+    let Suite { backend, mut workspace, .. } = Suite::new(make);
+    let batch = batch();
+    let boundaries = [Boundary::EMPTY; ROWS];
+    let n = MAX_TOP + 1;
+    let (mut ids, mut logprobs, mut kept) = (vec![7; ROWS * n], vec![7.0; ROWS * n], [7; ROWS]);
+    let top = Top { n, ids: &mut ids, logprobs: &mut logprobs };
+    let mut outputs = Outputs { top: Some(top), kept: Some(&mut kept), ..Outputs::default() };
+    let (input, params) = (batch.logits(), batch.params());
+    let refused = names("top", None);
+    refused(&backend.run(input.into(), &params, &Plan::default(), &mut outputs, &mut workspace).unwrap_err());
+    refused(&backend.emit(input.into(), &params, &boundaries, &mut outputs, &mut workspace).unwrap_err());
+    assert!(ids.iter().chain(&kept).all(|&word| word == 7) && logprobs.iter().all(|&value| value == 7.0));
+}
+
 /// Bitmask, bias and penalties that do not fit the batch or have values out of range.
 pub fn invalid_adjustments<B: Backend>(make: impl Fn() -> B) {
     let mut suite = Suite::new(make);
@@ -191,13 +207,15 @@ pub fn wrong_lengths<B: Backend>(make: impl Fn() -> B) {
     let plain = oracle::answers(&logits, &params, &plan);
     let boundaries: Vec<Boundary> = plain.iter().map(oracle::Answer::boundary).collect();
     for len in [0, ROWS - 1, ROWS + 1] {
-        for which in 0..9 {
+        for which in 0..12 {
             let len_of = |index| if index == which { len } else { ROWS };
             let (mut status, mut kept) = (vec![Status::OK; len_of(0)], vec![7; len_of(1)]);
             let (mut token, mut rank) = (vec![7; DRAWS * len_of(2)], vec![7; DRAWS * len_of(3)]);
             let (mut logprob, mut raw_logprob) = (vec![7.0; DRAWS * len_of(4)], vec![7.0; DRAWS * len_of(5)]);
             let (mut ids, mut values) = (vec![7; 4 * len_of(6)], vec![7.0; 4 * len_of(7)]);
             let mut logprobs = vec![7.0; 4 * len_of(8)];
+            let (mut top_ids, mut top_logprobs) = (vec![7; 2 * len_of(9)], vec![7.0; 2 * len_of(10)]);
+            let mut probabilities = vec![7.0; batch.vocab * len_of(11)];
             let mut masked = batch.stored.clone();
             {
                 let mut outputs = Outputs {
@@ -213,6 +231,8 @@ pub fn wrong_lengths<B: Backend>(make: impl Fn() -> B) {
                     logprob: Some(&mut logprob),
                     raw_logprob: Some(&mut raw_logprob),
                     rank: Some(&mut rank),
+                    top: Some(Top { n: 2, ids: &mut top_ids, logprobs: &mut top_logprobs }),
+                    probabilities: Some(&mut probabilities),
                 };
                 let input = batch.logits_mut(&mut masked).into();
                 is_length(&backend.run(input, &params, &plan, &mut outputs, &mut workspace).unwrap_err());
@@ -220,8 +240,8 @@ pub fn wrong_lengths<B: Backend>(make: impl Fn() -> B) {
                 is_length(&backend.emit(input, &params, &boundaries, &mut outputs, &mut workspace).unwrap_err());
             }
             let untouched = status.iter().all(|&status| status == Status::OK)
-                && [&kept, &token, &rank, &ids].iter().all(|words| words.iter().all(|&word| word == 7))
-                && [&logprob, &raw_logprob, &values, &logprobs]
+                && [&kept, &token, &rank, &ids, &top_ids].iter().all(|words| words.iter().all(|&word| word == 7))
+                && [&logprob, &raw_logprob, &values, &logprobs, &top_logprobs, &probabilities]
                     .iter()
                     .all(|list| list.iter().all(|&value| value == 7.0))
                 && (0..masked.len()).all(|index| masked.bits(index) == batch.stored.bits(index));

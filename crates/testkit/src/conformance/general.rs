@@ -6,11 +6,13 @@ use std::env;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use qrita_core::philox::{random, target};
 use qrita_core::weight::{ONE, weight};
-use qrita_core::{Backend, Dtype, Filtered, MAX_VOCAB, Order, Plan, Sampled, Status, Ties};
+use qrita_core::{
+    Backend, Dtype, Filtered, MAX_TOP, MAX_VOCAB, NO_TOKEN, Order, Outputs, Plan, Sampled, Status, Ties, Top,
+};
 use rayon::prelude::*;
 
 use super::harness::{Suite, Wanted};
-use crate::batch::{Batch, OwnedParams, OwnedSparse, Stored};
+use crate::batch::{Batch, OwnedBitmask, OwnedParams, OwnedSparse, Stored};
 use crate::fixtures;
 use crate::oracle::{self, Answer};
 use crate::rows::{self, Random, RowKind, Size};
@@ -38,9 +40,11 @@ pub fn every_subset_of_outputs<B: Backend>(make: impl Fn() -> B) {
         let batch = rows::batch(seed, Size { rows: 12, vocab: 200 });
         let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
         for bits in 0..=255 {
+            // Top and probabilities: each subset of them beside every subset of the others, in turn over the seeds.
+            let bits = bits | (((bits + seed as u16) % 4) << 8);
             for capacity in [0, 1, 10, 200] {
                 let wanted = Wanted::subset(bits, capacity);
-                if wanted.candidates.is_none() && capacity > 0 {
+                if wanted.candidates.is_none() && wanted.top.is_none() && capacity > 0 {
                     continue;
                 }
                 suite
@@ -121,6 +125,72 @@ pub fn rows_that_share_logits<B: Backend>(make: impl Fn() -> B) {
         })
         .indexed(&[1, 0, 1]);
     suite.check_keeps(&batch, &[vec![3], vec![0, 1], vec![0, 3]]);
+}
+
+/// The first candidates: whatever is kept, from one to as many as can be listed, of rows with fewer, with ties in every place,
+/// and at temperature 0.
+pub fn first_candidates<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    for vocab in [1, 7, 700, 9000] {
+        let batch = Batch::new(&RowKind::ALL.map(|kind| rows::row(kind, vocab, 6)));
+        for (k, p, temperature) in [(1, 1.0, 1.0), (50, 0.9, 0.7), (0, 0.5, 2.0), (0, 1.0, 1.0), (3, 1.0, 0.0)] {
+            let batch = batch.clone().with(|params| {
+                (params.top_k, params.top_p, params.temperature) = (vec![k], vec![p], vec![temperature]);
+            });
+            let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
+            for n in [0, 1, 2, 50, 51, 63, 64, 65, 129, MAX_TOP] {
+                for others in [Wanted::subset(0, 0), Wanted::subset(1, 0), Wanted::all(60)] {
+                    let wanted = Wanted { top: Some(n), ..others };
+                    suite
+                        .compare(&batch, &answers, &Plan::default(), &wanted)
+                        .unwrap_or_else(|difference| panic!("{difference}"));
+                }
+            }
+        }
+    }
+    // By hand: one token is kept, three are asked for, and what is disallowed is none of them. All weigh the same but one.
+    let batch = Batch::new(&[[2.0, 9.0, 2.0, 2.0, 2.0 - 1e9]]).with(|params| {
+        params.top_k = vec![1];
+        params.bitmask = Some(OwnedBitmask { words: vec![0b11101], ids: 5, stride: 0 });
+    });
+    let (mut ids, mut logprobs) = ([0; 5], [0.0; 5]);
+    let top = Top { n: 5, ids: &mut ids, logprobs: &mut logprobs };
+    let mut outputs = Outputs { top: Some(top), ..Outputs::default() };
+    let input = batch.logits().into();
+    suite.backend.run(input, &batch.params(), &Plan::default(), &mut outputs, &mut suite.workspace).unwrap();
+    assert_eq!(ids, [0, 2, 3, 4, NO_TOKEN]);
+    assert_eq!(logprobs, [-(3f32.ln()), -(3f32.ln()), -(3f32.ln()), -1e9, f32::NEG_INFINITY]);
+}
+
+/// Probabilities among the kept: each the nearest float, whatever is kept, and 0 elsewhere.
+pub fn renormalised_probabilities<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    for vocab in [1, 7, 700, 9000] {
+        let batch = Batch::new(&RowKind::ALL.map(|kind| rows::row(kind, vocab, 6)));
+        for (k, p) in [(1, 1.0), (50, 0.9), (0, 0.5), (0, 1.0)] {
+            let batch = batch.clone().with(|params| (params.top_k, params.top_p) = (vec![k], vec![p]));
+            let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
+            for others in [Wanted::subset(0, 0), Wanted::subset(1, 0), Wanted::subset(Wanted::EVERY, 40)] {
+                let wanted = Wanted { probabilities: true, ..others };
+                suite
+                    .compare(&batch, &answers, &Plan::default(), &wanted)
+                    .unwrap_or_else(|difference| panic!("{difference}"));
+            }
+        }
+    }
+    // By hand: shares of three and of seven equal tokens, a token that is dropped, and one whose weight is 0.
+    for (count, share) in [(3, 1.0 / 3.0), (7, 1.0 / 7.0)] {
+        let mut row = vec![1.0; count];
+        row.extend([0.0, -1e9]);
+        let batch = Batch::new(&[&row]).with(|params| params.top_k = vec![count as u32]);
+        let mut found = vec![f32::NAN; count + 2];
+        let mut outputs = Outputs { probabilities: Some(&mut found), ..Outputs::default() };
+        let input = batch.logits().into();
+        suite.backend.run(input, &batch.params(), &Plan::default(), &mut outputs, &mut suite.workspace).unwrap();
+        row.fill(share);
+        row[count..].fill(0.0);
+        assert_eq!(found, row);
+    }
 }
 
 /// Candidates that find no room are announced, the count is whole, and those that found room are right.

@@ -2,7 +2,8 @@
 //! backend into another, and the two must be equal bit for bit. So what must not be written is checked with what must.
 
 use qrita_core::{
-    Backend, Candidates, Error, Features, Filtered, Input, Outputs, Plan, Sampled, Search, Status, Ties, Truncation,
+    Backend, Candidates, Error, Features, Filtered, Input, MAX_TOP, Outputs, Plan, Sampled, Search, Status, Ties, Top,
+    Truncation,
 };
 
 use crate::batch::{Batch, Stored};
@@ -22,17 +23,24 @@ pub struct Wanted {
     pub logprob: bool,
     pub raw_logprob: bool,
     pub rank: bool,
+    /// With this many a row.
+    pub top: Option<usize>,
+    pub probabilities: bool,
 }
 
 impl Wanted {
     /// All of them, with this capacity.
     pub fn all(capacity: usize) -> Wanted {
-        Wanted { candidates: Some(capacity), ..Wanted::subset(255, capacity) }
+        Wanted { candidates: Some(capacity), top: Some(TOP), ..Wanted::subset(Wanted::EVERY, capacity) }
     }
 
-    /// The outputs whose bit is set: mask, status, kept, candidates, token, logprob, raw logprob, rank.
-    pub fn subset(bits: u8, capacity: usize) -> Wanted {
-        let bit = |index: u8| bits >> index & 1 == 1;
+    /// The bits of all outputs.
+    pub const EVERY: u16 = (1 << 10) - 1;
+
+    /// The outputs whose bit is set: mask, status, kept, candidates, token, logprob, raw logprob, rank, top, probabilities.
+    /// As many first candidates as there is room for kept ones.
+    pub fn subset(bits: u16, capacity: usize) -> Wanted {
+        let bit = |index: u16| bits >> index & 1 == 1;
         Wanted {
             mask: bit(0),
             status: bit(1),
@@ -42,6 +50,8 @@ impl Wanted {
             logprob: bit(5),
             raw_logprob: bit(6),
             rank: bit(7),
+            top: bit(8).then_some(capacity.min(MAX_TOP)),
+            probabilities: bit(9),
         }
     }
 
@@ -53,10 +63,14 @@ impl Wanted {
             1 => widest + random.below(3),
             _ => random.below(widest.min(40) + 1),
         };
-        let bits = if random.once_in(3) { 255 } else { random.bits() as u8 };
-        Wanted::subset(bits, capacity)
+        let bits = if random.once_in(3) { Wanted::EVERY } else { random.bits() as u16 };
+        let wanted = Wanted::subset(bits, capacity);
+        Wanted { top: wanted.top.and(Some(random.pick(&[0, 1, TOP, (widest + 1).min(MAX_TOP), MAX_TOP]))), ..wanted }
     }
 }
+
+/// How many first candidates a call for all outputs asks for.
+const TOP: usize = 20;
 
 const UNTOUCHED: u32 = 0x7FC5_A5A5;
 
@@ -73,6 +87,9 @@ pub(crate) struct Buffers {
     logprob: Vec<f32>,
     raw_logprob: Vec<f32>,
     rank: Vec<u32>,
+    top_ids: Vec<u32>,
+    top_logprobs: Vec<f32>,
+    probabilities: Vec<f32>,
 }
 
 impl Buffers {
@@ -92,6 +109,9 @@ impl Buffers {
             logprob: vec![float; draws],
             raw_logprob: vec![float; draws],
             rank: vec![UNTOUCHED; draws],
+            top_ids: vec![UNTOUCHED; rows * wanted.top.unwrap_or(0)],
+            top_logprobs: vec![float; rows * wanted.top.unwrap_or(0)],
+            probabilities: vec![float; if wanted.probabilities { rows * batch.vocab } else { 0 }],
         }
     }
 
@@ -115,6 +135,8 @@ impl Buffers {
             logprob: wanted.logprob.then_some(&mut self.logprob),
             raw_logprob: wanted.raw_logprob.then_some(&mut self.raw_logprob),
             rank: wanted.rank.then_some(&mut self.rank),
+            top: wanted.top.map(|n| Top { n, ids: &mut self.top_ids, logprobs: &mut self.top_logprobs }),
+            probabilities: wanted.probabilities.then_some(&mut self.probabilities),
         };
         // Rows that share logits are never masked.
         let input = match wanted.mask && batch.index.is_none() {
@@ -127,7 +149,7 @@ impl Buffers {
     /// The first difference from what is right: the row, and what differs.
     pub(crate) fn difference(&self, right: &Buffers, batch: &Batch, wanted: &Wanted) -> Option<(usize, String)> {
         let capacity = wanted.candidates.unwrap_or(0);
-        let draws = batch.params.draws as usize;
+        let (draws, top) = (batch.params.draws as usize, wanted.top.unwrap_or(0));
         let row_words = |name: &str, found: &[u32], right: &[u32], per_row: usize| {
             let index = (0..right.len()).find(|&index| found[index] != right[index])?;
             let place = if per_row > 1 { format!(" {}", index % per_row) } else { String::new() };
@@ -153,6 +175,9 @@ impl Buffers {
             .or_else(|| row_words("rank", &self.rank, &right.rank, draws))
             .or_else(|| row_floats("logprob", &self.logprob, &right.logprob, draws))
             .or_else(|| row_floats("raw logprob", &self.raw_logprob, &right.raw_logprob, draws))
+            .or_else(|| row_words("top id", &self.top_ids, &right.top_ids, top))
+            .or_else(|| row_floats("top logprob", &self.top_logprobs, &right.top_logprobs, top))
+            .or_else(|| row_floats("probability", &self.probabilities, &right.probabilities, batch.vocab))
             .or_else(|| self.mask_difference(right, batch))
     }
 

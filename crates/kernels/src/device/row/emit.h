@@ -4,7 +4,6 @@
 #define STATUS_POS_INF 2u
 #define STATUS_EMPTY 4u
 #define STATUS_OVERFLOW 8u
-#define NO_TOKEN 0xFFFFFFFFu
 
 DEVICE u32 status_of(const Row &row) {
     u32 status = facts.nan ? STATUS_NAN : 0;
@@ -80,10 +79,6 @@ DEVICE void draw_nothing(const Row &row) {
     }
 }
 
-DEVICE float logprob_of_key(const Row &row, u32 key, u64 ln) {
-    return logprob_of(distance_bits(key_value(key), row.max, row.args.temperature), ln);
-}
-
 // Writes the first candidates of the kept, in order, as many as there is room for.
 DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
     u32 room = row.call.capacity;
@@ -108,19 +103,11 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
         }
     }
     if (row.listed || shown.kept <= GATHER_CAPACITY) {
-        // Of many, all are sorted; of few, each one's rank is counted.
-        bool sorted = row.gathered_count > RANK_CAPACITY;
-        if (sorted) block_sort_candidates(row.gathered, row.gathered_count);
-        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
-            u64 candidate = row.gathered[i];
-            if (!keeps(shown, candidate)) continue;
-            u32 rank = sorted ? i : 0;
-            for (u32 j = 0; j < row.gathered_count && !sorted; j++) rank += row.gathered[j] > candidate;
-            if (rank >= room) continue;
+        for_first(row, shown, room, [&](u32 rank, u64 candidate) {
             ids[rank] = candidate_id(candidate);
             logits[rank] = key_value(candidate_key(candidate));
             logprobs[rank] = logprob_of_key(row, candidate_key(candidate), ln);
-        }
+        });
         return;
     }
     // Wide: into the caller's memory in any order, and sorted there.
@@ -152,12 +139,15 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
 DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
     const Call &call = row.call;
     u32 at = row.view.row;
+    if (call.top_ids) write_top(row, boundary);
     bool is_drawn = call.token || call.logprob || call.raw_logprob || call.rank;
     if (boundary.kept == 0) {
         if (is_drawn) draw_nothing(row);
-    } else if (is_drawn || call.candidate_ids) {
+        if (call.probabilities) write_probabilities(row, boundary, 0);
+    } else if (is_drawn || call.candidate_ids || call.probabilities) {
         u64 mass = kept_mass_of(row, boundary);
         if (is_drawn) draw_all(row, boundary, mass);
+        if (call.probabilities) write_probabilities(row, boundary, mass);
         if (call.candidate_ids) {
             write_candidates(row, boundary, mass);
             if (boundary.kept > call.capacity) status |= STATUS_OVERFLOW;
