@@ -94,6 +94,7 @@ fn params(u: &mut Unstructured<'_>, count: usize, vocab: usize) -> Result<OwnedP
         (*u.choose(&[Ties::LowestId, Ties::KeepAll])?, *u.choose(&[Order::TopKThenTopP, Order::Joint])?);
     let rows = (0..each).map(|_| row_params(u, vocab, ties, order)).collect::<Result<Vec<_>>>()?;
     let mut params = OwnedParams::from_rows(&rows);
+    params.draws = u.int_in_range(0..=3)?;
     if u.ratio(1, 4)? {
         params.valid_vocab = Some(u.int_in_range(0..=vocab + 1)?);
     }
@@ -124,6 +125,7 @@ fn row_params(u: &mut Unstructured<'_>, vocab: usize, ties: Ties, order: Order) 
         seed: u.arbitrary()?,
         position: u.arbitrary()?,
         stream: u.arbitrary()?,
+        draws: 1,
         ties,
         order,
     })

@@ -134,7 +134,8 @@ pub trait Backend {
         Ok((0..logits.rows()).map(filtered).collect())
     }
 
-    /// A token of every row, in memory of their own. For tools and tests: it allocates.
+    /// The tokens drawn from every row, in memory of their own: draw `j` of row `r` at `r·draws + j`. For tools and tests: it
+    /// allocates.
     ///
     /// # Errors
     /// As [`run`](Backend::run).
@@ -145,29 +146,33 @@ pub trait Backend {
         plan: &Plan,
         workspace: &mut Self::Workspace,
     ) -> Result<Vec<Sampled>, Error> {
+        // Before any memory is taken for them.
+        params.validate(logits)?;
         let rows = logits.rows();
+        let draws = params.draws as usize;
+        let all = rows.saturating_mul(draws);
         let (mut status, mut kept) = (vec![Status::OK; rows], vec![0; rows]);
-        let (mut token, mut rank) = (vec![0; rows], vec![0; rows]);
-        let (mut logprob, mut raw_logprob) = (vec![0.0; rows], vec![0.0; rows]);
+        let (mut token, mut rank) = (vec![0; all], vec![0; all]);
+        let (mut logprob, mut raw_logprob) = (vec![0.0; all], vec![0.0; all]);
         let mut outputs = Outputs {
             status: Some(&mut status),
             kept: Some(&mut kept),
-            candidates: None,
             token: Some(&mut token),
             logprob: Some(&mut logprob),
             raw_logprob: Some(&mut raw_logprob),
             rank: Some(&mut rank),
+            ..Outputs::default()
         };
         self.run(Input::Read(*logits), params, plan, &mut outputs, workspace)?;
-        let sampled = |row: usize| Sampled {
-            status: status[row],
-            kept: kept[row],
-            token: Some(token[row]).filter(|&token| token != NO_TOKEN),
-            logprob: logprob[row],
-            raw_logprob: raw_logprob[row],
-            rank: rank[row],
+        let sampled = |draw: usize| Sampled {
+            status: status[draw / draws],
+            kept: kept[draw / draws],
+            token: Some(token[draw]).filter(|&token| token != NO_TOKEN),
+            logprob: logprob[draw],
+            raw_logprob: raw_logprob[draw],
+            rank: rank[draw],
         };
-        Ok((0..rows).map(sampled).collect())
+        Ok((0..all).map(sampled).collect())
     }
 }
 
@@ -184,7 +189,7 @@ pub struct Filtered {
     pub logprobs: Vec<f32>,
 }
 
-/// The token drawn from one row.
+/// A token drawn from one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampled {
     /// The row's status.

@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 
 use crate::error::Error;
+use crate::params::Param;
 
 /// The largest vocabulary: 2^21, so that the sum of weights of a row is at most 2^63.
 pub const MAX_VOCAB: usize = 1 << 21;
@@ -181,23 +182,29 @@ impl<'a> RowMut<'a> {
 /// assert_eq!(logits.row(1).get(0), 4.0);
 /// # Ok::<(), qrita_core::Error>(())
 /// ```
+///
+/// Several rows of a batch may read the same stored row: see [`indexed`](Logits::indexed).
 #[derive(Clone, Copy, Debug)]
 pub struct Logits<'a> {
     data: Row<'a>,
     shape: Shape,
+    /// The stored row of each row of the batch; `None` for one each.
+    index: Option<&'a [u32]>,
 }
 
 /// Rows of logits that are masked in place: what is not kept becomes −∞, what is kept is not touched.
+///
+/// No [index](Logits::indexed): two rows of a batch would mask one stored row.
 #[derive(Debug)]
 pub struct LogitsMut<'a> {
     data: RowMut<'a>,
     shape: Shape,
 }
 
-/// The shape of a batch of rows.
+/// The shape of stored rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Rows: B.
+    /// Rows: B, unless an [index](Logits::indexed) says which of them the batch has.
     pub rows: usize,
     /// Logits in a row: V.
     pub vocab: usize,
@@ -238,6 +245,28 @@ impl Shape {
         }
         Ok(shape)
     }
+
+    /// The last positions of logits of these dimensions, and the element that the first one starts at.
+    fn last_positions(len: usize, dims: &[usize]) -> Result<(usize, Shape), Error> {
+        let (rows, positions, vocab) = match *dims {
+            [vocab] => (1, 1, vocab),
+            [rows, vocab] => (rows, 1, vocab),
+            [rows, positions, vocab] => (rows, positions, vocab),
+            _ => {
+                let expected = "1 to 3: (V), (B, V) or (B, T, V)";
+                return Err(Error::Shape { what: "number of dimensions", value: dims.len(), expected });
+            }
+        };
+        if positions == 0 {
+            return Err(Error::Shape { what: "number of positions", value: 0, expected: "at least 1" });
+        }
+        // Saturation, as in `validate`.
+        let shape = Shape { rows, vocab, stride: positions.saturating_mul(vocab) };
+        shape.validate(usize::MAX)?;
+        Error::check_length("logits", len, rows.saturating_mul(shape.stride))?;
+        let start = if rows == 0 { 0 } else { shape.stride - vocab };
+        Ok((start, shape))
+    }
 }
 
 impl<'a> Logits<'a> {
@@ -246,7 +275,7 @@ impl<'a> Logits<'a> {
     /// # Errors
     /// `vocab` outside `1 ..= 2^21`, or `data` not a whole number of rows.
     pub fn new<T: Logit>(data: &'a [T], vocab: usize) -> Result<Logits<'a>, Error> {
-        Ok(Logits { shape: Shape::dense(data.len(), vocab)?, data: T::wrap(data) })
+        Ok(Logits { shape: Shape::dense(data.len(), vocab)?, data: T::wrap(data), index: None })
     }
 
     /// `rows` rows of `vocab` logits, `stride` elements apart.
@@ -255,17 +284,67 @@ impl<'a> Logits<'a> {
     /// `vocab` outside `1 ..= 2^21`, `stride < vocab`, or `data` shorter than `(rows − 1)·stride + vocab`.
     pub fn strided<T: Logit>(data: &'a [T], rows: usize, vocab: usize, stride: usize) -> Result<Logits<'a>, Error> {
         let shape = Shape { rows, vocab, stride }.validate(data.len())?;
-        Ok(Logits { data: T::wrap(data), shape })
+        Ok(Logits { data: T::wrap(data), shape, index: None })
     }
 
-    /// The shape.
+    /// The last position of every sequence: of logits of shape `dims`, which is (B, T, V) as a model yields them of prompts, (B, V)
+    /// with one position each, or (V), one row. Rows are `T·V` elements apart, and nothing is copied.
+    ///
+    /// ```
+    /// use qrita_core::Logits;
+    /// // Two prompts of three positions, four logits each.
+    /// let data: Vec<f32> = (0..24).map(|i| i as f32).collect();
+    /// let logits = Logits::last_positions(&data, &[2, 3, 4])?;
+    /// assert_eq!((logits.rows(), logits.vocab()), (2, 4));
+    /// assert_eq!((logits.row(0).get(0), logits.row(1).get(3)), (8.0, 23.0));
+    /// let one_row = Logits::last_positions(&data, &[24])?;
+    /// assert_eq!((one_row.rows(), one_row.vocab()), (1, 24));
+    /// # Ok::<(), qrita_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Other than one to three dimensions, no position, `V` outside `1 ..= 2^21`, or `data` not as long as their product.
+    pub fn last_positions<T: Logit>(data: &'a [T], dims: &[usize]) -> Result<Logits<'a>, Error> {
+        let (start, shape) = Shape::last_positions(data.len(), dims)?;
+        Ok(Logits { data: T::wrap(&data[start..]), shape, index: None })
+    }
+
+    /// A batch with one row for each number in `index`: row `r` has the logits of stored row `index[r]`. For requests that
+    /// share logits and differ in their parameters, adjustments and outputs, all of which are one a row of the batch. In any
+    /// order, any number of times; a stored row that no number names is not read.
+    ///
+    /// ```
+    /// use qrita_core::Logits;
+    /// let stored = [1.0f32, 2.0, 3.0, 4.0];
+    /// let logits = Logits::new(&stored, 2)?.indexed(&[1, 0, 1])?;
+    /// assert_eq!((logits.rows(), logits.row(2).get(0)), (3, 3.0));
+    /// let error = Logits::new(&stored, 2)?.indexed(&[0, 2]).unwrap_err();
+    /// assert_eq!(error.to_string(), "index is 2 in row 1: it must be below the number of stored rows");
+    /// # Ok::<(), qrita_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Param`] with the first row whose number is not that of a stored row.
+    pub fn indexed(self, index: &'a [u32]) -> Result<Logits<'a>, Error> {
+        Param::PerRow(index).check("index", index.len(), "below the number of stored rows", |&stored| {
+            (stored as usize) < self.shape.rows
+        })?;
+        Ok(Logits { index: Some(index), ..self })
+    }
+
+    /// The shape of the stored rows.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Rows: B.
+    /// The stored row of each row of the batch, where it was [given](Logits::indexed).
+    pub fn index(&self) -> Option<&'a [u32]> {
+        self.index
+    }
+
+    /// Rows of the batch: B.
     pub fn rows(&self) -> usize {
-        self.shape.rows
+        self.index.map_or(self.shape.rows, <[u32]>::len)
     }
 
     /// Logits in a row: V.
@@ -285,14 +364,18 @@ impl<'a> Logits<'a> {
 
     /// Row `row`, without its padding. Panics outside the batch, as slices do.
     pub fn row(&self, row: usize) -> Row<'a> {
-        assert!(row < self.shape.rows, "row {row} of {}", self.shape.rows);
-        let start = row * self.shape.stride;
+        assert!(row < self.rows(), "row {row} of {}", self.rows());
+        let stored = self.index.map_or(row, |index| index[row] as usize);
+        let start = stored * self.shape.stride;
         self.data.slice(start..start + self.shape.vocab)
     }
 
     /// The rows `range` as a batch of their own. Panics outside the batch, as slices do.
     pub fn slice(&self, range: core::ops::Range<usize>) -> Logits<'a> {
-        assert!(range.start <= range.end && range.end <= self.shape.rows);
+        assert!(range.start <= range.end && range.end <= self.rows());
+        if let Some(index) = self.index {
+            return Logits { index: Some(&index[range]), ..*self };
+        }
         let shape = Shape { rows: range.len(), ..self.shape };
         let start = range.start * shape.stride;
         let data = if range.is_empty() {
@@ -300,7 +383,7 @@ impl<'a> Logits<'a> {
         } else {
             self.data.slice(start..start + (shape.rows - 1) * shape.stride + shape.vocab)
         };
-        Logits { data, shape }
+        Logits { data, shape, index: None }
     }
 }
 
@@ -327,6 +410,15 @@ impl<'a> LogitsMut<'a> {
         Ok(LogitsMut { data: T::wrap_mut(data), shape })
     }
 
+    /// As [`Logits::last_positions`]: the positions before the last are not touched.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn last_positions<T: Logit>(data: &'a mut [T], dims: &[usize]) -> Result<LogitsMut<'a>, Error> {
+        let (start, shape) = Shape::last_positions(data.len(), dims)?;
+        Ok(LogitsMut { data: T::wrap_mut(&mut data[start..]), shape })
+    }
+
     /// The shape.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -334,7 +426,7 @@ impl<'a> LogitsMut<'a> {
 
     /// The same rows, to read.
     pub fn as_ref(&self) -> Logits<'_> {
-        Logits { data: self.data.as_ref(), shape: self.shape }
+        Logits { data: self.data.as_ref(), shape: self.shape, index: None }
     }
 
     /// All elements, padding included.
@@ -370,5 +462,55 @@ impl<'a> From<Logits<'a>> for Input<'a> {
 impl<'a> From<LogitsMut<'a>> for Input<'a> {
     fn from(logits: LogitsMut<'a>) -> Self {
         Input::Mask(logits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn last_positions_of_all_dimensions() {
+        let mut data: Vec<f32> = (0..30).map(|i| i as f32).collect();
+        for (dims, first, last) in [
+            (&[30][..], 0.0, 29.0),
+            (&[5, 6], 0.0, 29.0),
+            (&[5, 1, 6], 0.0, 29.0),
+            (&[1, 5, 6], 24.0, 29.0),
+            (&[3, 5, 2], 8.0, 29.0),
+        ] {
+            let logits = Logits::last_positions(&data, dims).unwrap();
+            let (rows, vocab) = (logits.rows(), logits.vocab());
+            assert_eq!((logits.row(0).get(0), logits.row(rows - 1).get(vocab - 1)), (first, last), "{dims:?}");
+            let shape = logits.shape();
+            assert_eq!(LogitsMut::last_positions(&mut data, dims).unwrap().shape(), shape);
+        }
+        assert_eq!(Logits::last_positions::<f32>(&[], &[0, 7, 4]).unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn last_positions_refused() {
+        let data = vec![0.0f32; 12];
+        let refused = |dims: &[usize]| Logits::last_positions(&data, dims).unwrap_err();
+        for dims in [&[][..], &[1, 1, 3, 4], &[2, 0, 6], &[12, 0], &[3, 4, 0]] {
+            assert!(matches!(refused(dims), Error::Shape { .. }), "{dims:?}");
+        }
+        for dims in [&[11][..], &[2, 5], &[2, 2, 4], &[0, 3, 4], &[usize::MAX, usize::MAX, 2]] {
+            assert!(matches!(refused(dims), Error::Length { .. }), "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_an_indexed_batch() {
+        let data = [0.0f32, 1.0, 2.0];
+        let logits = Logits::new(&data, 1).unwrap().indexed(&[2, 0, 2, 1]).unwrap();
+        let part = logits.slice(1..4);
+        assert_eq!([0, 1, 2].map(|row| part.row(row).get(0)), [0.0, 2.0, 1.0]);
+        assert_eq!((part.index(), logits.slice(2..2).rows()), (Some(&[0, 2, 1][..]), 0));
+        let error = Logits::new::<f32>(&[], 1).unwrap().indexed(&[0]).unwrap_err();
+        assert!(matches!(error, Error::Param { row: Some(0), param: "index", .. }));
     }
 }

@@ -104,7 +104,7 @@ pub enum Order {
     Joint,
 }
 
-/// The parameters of a batch. The default filters nothing, at temperature 1 and seed 0.
+/// The parameters of a batch. The default filters nothing and draws one token, at temperature 1 and seed 0.
 ///
 /// ```
 /// use qrita_core::{Logits, Params};
@@ -132,6 +132,8 @@ pub struct Params<'a> {
     pub position: Param<'a, u64>,
     /// Tells apart independent uses of one seed.
     pub stream: Param<'a, u32>,
+    /// How many tokens to draw from each row, with replacement: at least 1, for the whole batch.
+    pub draws: u32,
     /// Which of several equal logits a cut keeps.
     pub ties: Ties,
     /// Over which mass top-p is taken.
@@ -150,6 +152,7 @@ impl Default for Params<'_> {
             seed: Param::All(0),
             position: Param::All(0),
             stream: Param::All(0),
+            draws: 1,
             ties: Ties::default(),
             order: Order::default(),
             adjustments: Adjustments::default(),
@@ -170,6 +173,13 @@ macro_rules! setters {
 
 impl<'a> Params<'a> {
     setters!(temperature: f32, top_k: u32, top_p: f32, min_p: f32, seed: u64, position: u64, stream: u32);
+
+    /// Sets [`draws`](Params::draws).
+    #[must_use]
+    pub fn draws(mut self, draws: u32) -> Self {
+        self.draws = draws;
+        self
+    }
 
     /// Sets [`ties`](Params::ties).
     #[must_use]
@@ -205,6 +215,7 @@ impl<'a> Params<'a> {
         self.seed.check("seed", rows, "a 64-bit number", |_| true)?;
         self.position.check("position", rows, "a 64-bit number", |_| true)?;
         self.stream.check("stream", rows, "a 32-bit number", |_| true)?;
+        Param::All(self.draws).check("draws", rows, "at least 1", |&draws| draws > 0)?;
         self.adjustments.validate(rows, logits.vocab())
     }
 
@@ -218,6 +229,7 @@ impl<'a> Params<'a> {
             seed: self.seed.get(row),
             position: self.position.get(row),
             stream: self.stream.get(row),
+            draws: self.draws,
             ties: self.ties,
             order: self.order,
         }
@@ -235,6 +247,7 @@ pub struct RowParams {
     pub seed: u64,
     pub position: u64,
     pub stream: u32,
+    pub draws: u32,
     pub ties: Ties,
     pub order: Order,
 }

@@ -311,8 +311,8 @@ impl CpuBackend {
         let (rows, vocab) = (input.logits().rows(), input.logits().vocab());
         params.validate(&input.logits())?;
         plan.validate(FEATURES)?;
-        outputs.validate(rows)?;
-        let sink = Sink::new(outputs, rows);
+        outputs.validate(&input.logits(), params)?;
+        let sink = Sink::new(outputs, (rows, vocab), params.draws as usize);
         let source = Source::new(&mut input);
         let kernels = self.kernels();
         self.each_row((rows, vocab), plan, workspace, |exec, row| {

@@ -10,15 +10,16 @@ use crate::row::RowWork;
 use crate::sink::RowSink;
 use crate::vector::{Kernels, Law};
 use crate::workspace::Slot;
-use qrita_core::logarithm::{Logprob, logprob};
+use qrita_core::logarithm::Logprob;
 use qrita_core::philox::{random, target};
+use qrita_core::probability::probability;
 use qrita_core::weight::distance;
-use qrita_core::{Boundary, Candidate, Key, Logit, NO_TOKEN, RowAdjustments, RowMut, Status, with_dtype};
+use qrita_core::{Boundary, Candidate, Key, Logit, NO_TOKEN, RowAdjustments, RowMut, RowParams, Status, with_dtype};
 
 /// Up to this many kept tokens are gathered for a draw alone.
 const LISTED: u32 = 4096;
 
-/// The token drawn.
+/// A token drawn.
 struct Drawn {
     token: Candidate,
     rank: u32,
@@ -30,19 +31,23 @@ impl RowWork<'_, '_> {
         if let Some(kept) = &mut sink.kept {
             **kept = boundary.kept;
         }
-        let draws = sink.draws();
+        if let Some(top) = &mut sink.top {
+            self.write_top(boundary, top);
+        }
+        let is_drawn = sink.is_drawn();
         if boundary.kept == 0 {
             sink.write_no_token();
-        } else if sink.candidates.is_some() || draws {
+        } else if sink.candidates.is_some() || sink.probabilities.is_some() || is_drawn {
             let listed = sink.candidates.is_some() || boundary.kept <= LISTED || self.listed;
             if listed {
                 self.list(boundary);
             }
             let kept_mass = if listed { self.gathered_mass_where(|_| true) } else { self.row_mass(boundary) };
-            if draws {
-                let target = target(self.random(), kept_mass);
-                let drawn = if listed { self.draw_listed(target) } else { self.draw_row(boundary, target) };
-                self.write_drawn(drawn, kept_mass, sink);
+            if is_drawn {
+                self.draw(boundary, listed, kept_mass, sink);
+            }
+            if let Some(out) = &mut sink.probabilities {
+                self.write_probabilities(boundary, listed, kept_mass, out);
             }
             status |= self.write_candidates(boundary, kept_mass, sink);
         }
@@ -51,24 +56,52 @@ impl RowWork<'_, '_> {
         }
     }
 
-    fn random(&self) -> u64 {
-        random(self.params.seed, self.params.position, self.params.stream, 0)
+    /// Draws the row's tokens, whose masses are summed once for all of them.
+    fn draw(&mut self, boundary: Boundary, listed: bool, kept_mass: u64, sink: &mut RowSink<'_>) {
+        let RowParams { temperature, seed, position, stream, draws, .. } = self.params;
+        let kept_law = Logprob::new(kept_mass);
+        let raw_law = sink.raw_logprob.is_some().then(|| Logprob::new(self.raw_mass()));
+        for draw in 0..draws {
+            let target = target(random(seed, position, stream, draw), kept_mass);
+            let drawn = if listed { self.draw_listed(target) } else { self.draw_row(boundary, target) };
+            let d = distance(drawn.token.logit(), self.seen.max, temperature);
+            let draw = draw as usize;
+            if let Some(token) = &mut sink.token {
+                token[draw] = drawn.token.id();
+            }
+            if let Some(rank) = &mut sink.rank {
+                rank[draw] = drawn.rank;
+            }
+            if let Some(out) = &mut sink.logprob {
+                out[draw] = kept_law.of(d);
+            }
+            if let (Some(out), Some(law)) = (&mut sink.raw_logprob, &raw_law) {
+                out[draw] = law.of(d);
+            }
+        }
     }
 
-    fn write_drawn(&mut self, drawn: Drawn, kept_mass: u64, sink: &mut RowSink<'_>) {
-        let d = distance(drawn.token.logit(), self.seen.max, self.params.temperature);
-        if let Some(token) = &mut sink.token {
-            **token = drawn.token.id();
+    fn write_probabilities(&mut self, boundary: Boundary, listed: bool, kept_mass: u64, out: &mut [f32]) {
+        let (y, kernels, law) = (self.y, self.kernels, self.law(Key::LEAST));
+        if listed {
+            out.fill(0.0);
+            for candidate in &self.exec.first().gathered {
+                out[candidate.id() as usize] = probability(kernels.weight(candidate.logit(), &law), kept_mass);
+            }
+            return;
         }
-        if let Some(rank) = &mut sink.rank {
-            **rank = drawn.rank;
-        }
-        if let Some(out) = &mut sink.logprob {
-            **out = logprob(d, kept_mass);
-        }
-        if let Some(out) = &mut sink.raw_logprob {
-            **out = logprob(d, self.raw_mass());
-        }
+        self.exec.pass_mut(RowMut::F32(out), |slot, start, part| {
+            let RowMut::F32(part) = part else { return };
+            let Slot { tile, weights, .. } = slot;
+            y.tiles(start..start + part.len(), tile, |first, tile| {
+                kernels.weights(tile, &law, &mut weights[..tile.len()]);
+                let out = part[first - start..].iter_mut();
+                for ((out, id), (&y, &weight)) in out.zip(first as u32..).zip(tile.iter().zip(&**weights)) {
+                    let is_kept = boundary.keeps(Key::new(y), id);
+                    *out = if is_kept { probability(weight, kept_mass) } else { 0.0 };
+                }
+            });
+        });
     }
 
     fn write_candidates(&mut self, boundary: Boundary, kept_mass: u64, sink: &mut RowSink<'_>) -> Status {

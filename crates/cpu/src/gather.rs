@@ -1,7 +1,8 @@
 //! Gathering: the candidates of a row above a key, in memory of their own.
 //!
-//! Stage 1 gathers above the thresholds of `truncate.rs`, where the feature `truncation` has them compiled in; the sorting
-//! search and the outputs gather what they need in every build.
+//! Stage 1 gathers above the thresholds of `truncate.rs`, where the feature `truncation` has them compiled in, which also says
+//! why the threshold of [`gather_rising`](RowWork::gather_rising) may rise; the sorting search and the outputs gather what they
+//! need in every build.
 
 use qrita_core::{Boundary, Candidate, Key};
 
@@ -9,6 +10,9 @@ use crate::emit::with_ties;
 use crate::row::{Gathered, RowWork};
 use crate::vector::Seen;
 use crate::workspace::Slot;
+
+/// The least set that the rising threshold is reduced at.
+const REDUCE_AT: usize = 1024;
 
 impl RowWork<'_, '_> {
     /// Stage 1 without thresholds.
@@ -59,6 +63,27 @@ impl RowWork<'_, '_> {
         self.gathered = Gathered { covered_above: Key::new(threshold) };
     }
 
+    /// Gathers the row's first `k` candidates, or all where there are not as many, in the first slot, by ascending id.
+    pub(crate) fn gather_rising(&mut self, k: usize) {
+        let (y, kernels) = (self.y, self.kernels);
+        self.exec.pass(y.len(), |slot, range| {
+            let mut threshold = f32::NEG_INFINITY;
+            slot.gathered.clear();
+            slot.part.seen = Seen::NOTHING;
+            let Slot { tile, gathered, ordered, part, .. } = slot;
+            y.tiles(range, tile, |first, tile| {
+                kernels.scan(tile, first as u32, threshold, gathered, &mut part.seen);
+                if gathered.len() >= REDUCE_AT.max(4 * k) {
+                    threshold = reduce(gathered, ordered, k).logit();
+                }
+            });
+        });
+        self.merge_gathered();
+        let Slot { gathered, ordered, .. } = self.exec.first();
+        let covered_above = if gathered.len() >= k { reduce(gathered, ordered, k).key() } else { Key::NEG_INFINITY };
+        self.gathered = Gathered { covered_above };
+    }
+
     /// Joins what the slots gathered and saw. The slots' parts of the row ascend, so the ids do.
     pub(crate) fn merge_gathered(&mut self) {
         let [first, rest @ ..] = &mut *self.exec.slots else { return };
@@ -90,4 +115,13 @@ impl RowWork<'_, '_> {
     pub(crate) fn covers(&self, key: Key) -> bool {
         key > self.gathered.covered_above
     }
+}
+
+/// Reduces a set to its first `k` in the contract's order, kept by ascending id; the last of them.
+fn reduce(gathered: &mut Vec<Candidate>, ordered: &mut Vec<Candidate>, k: usize) -> Candidate {
+    ordered.clear();
+    ordered.extend_from_slice(gathered);
+    let last = *ordered.select_nth_unstable_by(k - 1, |a, b| b.cmp(a)).1;
+    gathered.retain(|&candidate| candidate >= last);
+    last
 }

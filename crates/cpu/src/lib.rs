@@ -24,6 +24,7 @@ mod passes;
 mod pivot;
 mod row;
 mod sink;
+mod top;
 #[cfg(feature = "truncation")]
 mod truncate;
 mod vector;

@@ -11,10 +11,20 @@ pub(crate) struct RowSink<'a> {
     pub(crate) status: Option<&'a mut Status>,
     pub(crate) kept: Option<&'a mut u32>,
     pub(crate) candidates: Option<RowCandidates<'a>>,
-    pub(crate) token: Option<&'a mut u32>,
-    pub(crate) logprob: Option<&'a mut f32>,
-    pub(crate) raw_logprob: Option<&'a mut f32>,
-    pub(crate) rank: Option<&'a mut u32>,
+    /// One element a draw, as all that follow.
+    pub(crate) token: Option<&'a mut [u32]>,
+    pub(crate) logprob: Option<&'a mut [f32]>,
+    pub(crate) raw_logprob: Option<&'a mut [f32]>,
+    pub(crate) rank: Option<&'a mut [u32]>,
+    pub(crate) top: Option<RowTop<'a>>,
+    /// One element a token.
+    pub(crate) probabilities: Option<&'a mut [f32]>,
+}
+
+/// The room for one row's first candidates.
+pub(crate) struct RowTop<'a> {
+    pub(crate) ids: &'a mut [u32],
+    pub(crate) logprobs: &'a mut [f32],
 }
 
 /// The room for one row's candidates.
@@ -26,17 +36,20 @@ pub(crate) struct RowCandidates<'a> {
 
 impl RowSink<'_> {
     /// Whether anything of a drawn token is asked for.
-    pub(crate) fn draws(&self) -> bool {
+    pub(crate) fn is_drawn(&self) -> bool {
         self.token.is_some() || self.logprob.is_some() || self.raw_logprob.is_some() || self.rank.is_some()
     }
 
     /// What a row without a candidate yields.
     pub(crate) fn write_no_token(&mut self) {
+        if let Some(out) = &mut self.probabilities {
+            out.fill(0.0);
+        }
         for out in [&mut self.token, &mut self.rank].into_iter().flatten() {
-            **out = NO_TOKEN;
+            out.fill(NO_TOKEN);
         }
         for out in [&mut self.logprob, &mut self.raw_logprob].into_iter().flatten() {
-            **out = f32::NEG_INFINITY;
+            out.fill(f32::NEG_INFINITY);
         }
     }
 }
@@ -78,11 +91,13 @@ pub(crate) struct Sink<'a> {
     logprob: Option<Rows<'a, f32>>,
     raw_logprob: Option<Rows<'a, f32>>,
     rank: Option<Rows<'a, u32>>,
+    top: Option<(Rows<'a, u32>, Rows<'a, f32>)>,
+    probabilities: Option<Rows<'a, f32>>,
 }
 
 impl<'a> Sink<'a> {
-    /// The outputs were validated for `rows` rows.
-    pub(crate) fn new(outputs: &'a mut Outputs<'_>, rows: usize) -> Self {
+    /// The outputs were validated for `rows` rows of `vocab` logits, each of which has as many draws.
+    pub(crate) fn new(outputs: &'a mut Outputs<'_>, (rows, vocab): (usize, usize), draws: usize) -> Self {
         Sink {
             status: outputs.status.as_deref_mut().map(|out| Rows::new(out, 1, rows)),
             kept: outputs.kept.as_deref_mut().map(|out| Rows::new(out, 1, rows)),
@@ -94,10 +109,15 @@ impl<'a> Sink<'a> {
                     Rows::new(&mut *out.logprobs, each, rows),
                 )
             }),
-            token: outputs.token.as_deref_mut().map(|out| Rows::new(out, 1, rows)),
-            logprob: outputs.logprob.as_deref_mut().map(|out| Rows::new(out, 1, rows)),
-            raw_logprob: outputs.raw_logprob.as_deref_mut().map(|out| Rows::new(out, 1, rows)),
-            rank: outputs.rank.as_deref_mut().map(|out| Rows::new(out, 1, rows)),
+            token: outputs.token.as_deref_mut().map(|out| Rows::new(out, draws, rows)),
+            logprob: outputs.logprob.as_deref_mut().map(|out| Rows::new(out, draws, rows)),
+            raw_logprob: outputs.raw_logprob.as_deref_mut().map(|out| Rows::new(out, draws, rows)),
+            rank: outputs.rank.as_deref_mut().map(|out| Rows::new(out, draws, rows)),
+            top: outputs
+                .top
+                .as_mut()
+                .map(|out| (Rows::new(&mut *out.ids, out.n, rows), Rows::new(&mut *out.logprobs, out.n, rows))),
+            probabilities: outputs.probabilities.as_deref_mut().map(|out| Rows::new(out, vocab, rows)),
         }
     }
 
@@ -116,10 +136,12 @@ impl<'a> Sink<'a> {
                     logits: logits.row(row),
                     logprobs: logprobs.row(row),
                 }),
-                token: self.token.as_ref().map(|out| &mut out.row(row)[0]),
-                logprob: self.logprob.as_ref().map(|out| &mut out.row(row)[0]),
-                raw_logprob: self.raw_logprob.as_ref().map(|out| &mut out.row(row)[0]),
-                rank: self.rank.as_ref().map(|out| &mut out.row(row)[0]),
+                token: self.token.as_ref().map(|out| out.row(row)),
+                logprob: self.logprob.as_ref().map(|out| out.row(row)),
+                raw_logprob: self.raw_logprob.as_ref().map(|out| out.row(row)),
+                rank: self.rank.as_ref().map(|out| out.row(row)),
+                top: self.top.as_ref().map(|(ids, logprobs)| RowTop { ids: ids.row(row), logprobs: logprobs.row(row) }),
+                probabilities: self.probabilities.as_ref().map(|out| out.row(row)),
             }
         }
     }

@@ -18,12 +18,10 @@
 //! set grows by about `k·ln(V/k)` candidates in all; on an ascending row by every one, for one partition of the set per
 //! multiple of `k` logits: linear still.
 
-use qrita_core::{Candidate, Key, Truncation};
+use qrita_core::Truncation;
 
 use crate::effective::{Effective, TILE};
-use crate::row::{Gathered, RowWork};
-use crate::vector::Seen;
-use crate::workspace::Slot;
+use crate::row::RowWork;
 
 /// The sample: this many runs of this many logits, spread evenly.
 const SAMPLE_RUNS: usize = 128;
@@ -38,9 +36,6 @@ const MOST: usize = 4096;
 
 /// Margin of the Gaussian threshold in units of σ, for the error of a sample's tail.
 const SIGMA_MARGIN: f64 = 0.25;
-
-/// The least set that the rising threshold is reduced at.
-const REDUCE_AT: usize = 1024;
 
 impl RowWork<'_, '_> {
     /// Gathers candidates as the plan says, and notes the row's maximum and NaN.
@@ -71,26 +66,6 @@ impl RowWork<'_, '_> {
         } else {
             0
         }
-    }
-
-    fn gather_rising(&mut self, k: usize) {
-        let (y, kernels) = (self.y, self.kernels);
-        self.exec.pass(y.len(), |slot, range| {
-            let mut threshold = f32::NEG_INFINITY;
-            slot.gathered.clear();
-            slot.part.seen = Seen::NOTHING;
-            let Slot { tile, gathered, ordered, part, .. } = slot;
-            y.tiles(range, tile, |first, tile| {
-                kernels.scan(tile, first as u32, threshold, gathered, &mut part.seen);
-                if gathered.len() >= REDUCE_AT.max(4 * k) {
-                    threshold = reduce(gathered, ordered, k).logit();
-                }
-            });
-        });
-        self.merge_gathered();
-        let Slot { gathered, ordered, .. } = self.exec.first();
-        let covered_above = if gathered.len() >= k { reduce(gathered, ordered, k).key() } else { Key::NEG_INFINITY };
-        self.gathered = Gathered { covered_above };
     }
 
     /// The static threshold of the plan; −∞, which gathers everything, where the sample gives none.
@@ -124,15 +99,6 @@ impl RowWork<'_, '_> {
         let threshold = (t - margin) as f32;
         if threshold.is_nan() { f32::NEG_INFINITY } else { threshold }
     }
-}
-
-/// Reduces a set to its first `k` in the contract's order, kept by ascending id; the last of them.
-fn reduce(gathered: &mut Vec<Candidate>, ordered: &mut Vec<Candidate>, k: usize) -> Candidate {
-    ordered.clear();
-    ordered.extend_from_slice(gathered);
-    let last = *ordered.select_nth_unstable_by(k - 1, |a, b| b.cmp(a)).1;
-    gathered.retain(|&candidate| candidate >= last);
-    last
 }
 
 /// The finite logits among runs spread over the row; all of them where the row is shorter than the sample.

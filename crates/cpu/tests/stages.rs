@@ -2,7 +2,7 @@
 //! right cut.
 
 use proptest::prelude::*;
-use qrita_core::{Backend, Boundary, Candidate, Cut, Key, Logits, Outputs, Params, Plan, Status, Truncated};
+use qrita_core::{Backend, Boundary, Candidate, Cut, Key, Logits, Outputs, Params, Plan, Status, Top, Truncated};
 use qrita_cpu::CpuBackend;
 
 fn key() -> impl Strategy<Value = Key> {
@@ -44,10 +44,13 @@ proptest! {
 
         let (max, key, id, kept) = boundary;
         let (mut token, mut logprob, mut rank) = ([0], [0.0], [0]);
+        let mut probabilities = vec![0.0; row.len()];
         let mut outputs = Outputs {
             token: Some(&mut token),
             logprob: Some(&mut logprob),
             rank: Some(&mut rank),
+            top: Some(Top { n: 5, ids: &mut [0; 5], logprobs: &mut [0.0; 5] }),
+            probabilities: Some(&mut probabilities),
             ..Outputs::default()
         };
         let boundary = Boundary { max, key, id, kept };

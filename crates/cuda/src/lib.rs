@@ -47,12 +47,12 @@ pub use device::{CudaDevice, CudaMemory};
 pub use policy::{LaunchShape, block_threads};
 pub use qrita_kernels::RowArgs;
 pub use sampler::{
-    CudaSampler, DeviceAdjustments, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace,
-    LaunchParams,
+    CudaSampler, DeviceAdjustments, DeviceBatch, DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceTop,
+    DeviceWorkspace, LaunchParams,
 };
 pub use tune::{TuneRequest, tune};
 pub use tuning::{Operation, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning, TuningError};
-pub use views::{ViewCandidates, ViewInput, ViewOutputs};
+pub use views::{ViewCandidates, ViewInput, ViewOutputs, ViewTop};
 
 /// The backend's name in errors and reports.
 const NAME: &str = "cuda";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUstream;
-use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse};
+use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse, Top};
 use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{
     Call, Launch, RowArgs, Specialization, Stage, Workspace, batch_rows, row_args, row_blocks, split_launches,
@@ -39,7 +39,7 @@ use crate::{NAME, failed, policy};
 /// let Engine { logits, token, workspace, stream } = engine_with_workspace_of(bytes);
 ///
 /// let args = sampler.row_args(&Params::default().top_k(50).top_p(0.9).seed(7), 0, vocab)?;
-/// let batch = DeviceBatch { logits, rows, vocab, stride: vocab };
+/// let batch = DeviceBatch { logits, index: 0, rows, vocab, stride: vocab };
 /// let outputs = DeviceOutputs { token, ..DeviceOutputs::default() };
 /// let workspace = DeviceWorkspace { address: workspace, bytes };
 /// // SAFETY: the engine's memory has the batch's shape and a token for each row.
@@ -63,10 +63,15 @@ pub struct CudaSampler {
 }
 
 /// Rows of logits in device memory: of the sampler's dtype, aligned as one logit is.
+///
+/// Of logits of shape (B, T, V) the last positions start at element `(T − 1)·V`, with stride `T·V`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceBatch {
     /// The first logit's address.
     pub logits: u64,
+    /// Where rows share logits: the address of one `u32` a row, the number of the stored row that it reads, as in
+    /// [`Logits::indexed`]. 0 for one stored row each. A mask in place goes without.
+    pub index: u64,
     /// Rows: B.
     pub rows: usize,
     /// Logits in a row: V.
@@ -80,6 +85,8 @@ pub struct DeviceBatch {
 pub struct LaunchParams {
     pub(crate) args: RowArgs,
     pub(crate) row_args: u64,
+    /// How many tokens to draw from each row, with replacement: at least 1.
+    pub draws: u32,
     /// Bitmask, bias and penalties; for samplers that were made for them.
     pub adjustments: DeviceAdjustments,
 }
@@ -87,12 +94,19 @@ pub struct LaunchParams {
 impl LaunchParams {
     /// The same for all rows, by value.
     pub fn all(args: RowArgs) -> LaunchParams {
-        LaunchParams { args, row_args: 0, adjustments: DeviceAdjustments::default() }
+        LaunchParams { args, row_args: 0, draws: 1, adjustments: DeviceAdjustments::default() }
     }
 
     /// One [`RowArgs`] a row, at this address of device memory, aligned to 8 bytes.
     pub fn per_row(address: u64) -> LaunchParams {
-        LaunchParams { args: RowArgs::default(), row_args: address, adjustments: DeviceAdjustments::default() }
+        LaunchParams { row_args: address, ..LaunchParams::all(RowArgs::default()) }
+    }
+
+    /// The same with as many draws.
+    #[must_use]
+    pub fn draws(mut self, draws: u32) -> LaunchParams {
+        self.draws = draws;
+        self
     }
 
     /// The same with adjustments.
@@ -131,8 +145,8 @@ pub struct DeviceSparse {
     pub values: u64,
 }
 
-/// The outputs of a launch, as [`Outputs`](qrita_core::Outputs) in device memory: one element a row at each address. What
-/// is 0 is not asked for.
+/// The outputs of a launch, as [`Outputs`](qrita_core::Outputs) in device memory: one element a row at each address, of the
+/// drawn tokens [`LaunchParams::draws`] a row. What is 0 is not asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct DeviceOutputs {
@@ -151,6 +165,22 @@ pub struct DeviceOutputs {
     pub raw_logprob: u64,
     /// `u32`.
     pub rank: u64,
+    pub top: Option<DeviceTop>,
+    /// `f32`, `vocab` elements a row.
+    pub probabilities: u64,
+}
+
+/// Room for the first candidates of every row, as [`Top`](qrita_core::Top) in device memory: `n` elements a row at each address,
+/// none of which is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct DeviceTop {
+    /// At most [`MAX_TOP`](qrita_core::MAX_TOP).
+    pub n: u32,
+    /// `u32`.
+    pub ids: u64,
+    /// `f32`.
+    pub logprobs: u64,
 }
 
 /// Room for candidates in device memory: `capacity` elements a row at each address, none of which is 0.
@@ -350,13 +380,13 @@ impl CudaSampler {
     /// Launches on a stream of the device, and returns before it is done. A batch of no rows is a no-op.
     ///
     /// # Errors
-    /// A shape outside the contract, a workspace that is too small, adjustments that the sampler was not made for, or a
-    /// failure of the device's; in all of them nothing is launched.
+    /// A shape outside the contract, no draw, more first candidates than [`MAX_TOP`](qrita_core::MAX_TOP), a mask in place of rows that share logits, a workspace that is too small,
+    /// adjustments that the sampler was not made for, or a failure of the device's; in all of them nothing is launched.
     ///
     /// # Safety
     /// The workspace was zeroed as [`DeviceWorkspace`] says. Until the launch is done: every address is one of this device's memory with as many elements as its
     /// documentation says, the outputs, the workspace and (to be masked) the logits are nobody else's, and the stream
-    /// lives. [`RowArgs`] in device memory are made by [`row_args`](CudaSampler::row_args) for this `vocab`, and
+    /// lives. Every number of an index is that of a stored row. [`RowArgs`] in device memory are made by [`row_args`](CudaSampler::row_args) for this `vocab`, and
     /// adjustments are as [`Adjustments`] asks.
     pub unsafe fn launch(
         &self,
@@ -366,7 +396,7 @@ impl CudaSampler {
         outputs: &DeviceOutputs,
         workspace: DeviceWorkspace,
     ) -> Result<(), Error> {
-        let &DeviceBatch { logits, rows, vocab, stride } = batch;
+        let &DeviceBatch { logits, index, rows, vocab, stride } = batch;
         // Whether memory has the batch is the caller's to know.
         Shape { rows, vocab, stride }.validate(usize::MAX)?;
         let batch_rows = batch_rows(rows)?;
@@ -374,6 +404,7 @@ impl CudaSampler {
             return Ok(());
         }
         is_aligned("logits' address", logits, self.whole_is.dtype.size())?;
+        is_aligned("index's address", index, size_of::<u32>())?;
         is_aligned("parameters' address", params.row_args, 8)?;
         is_aligned("workspace's address", workspace.address, 16)?;
         let layout = self.workspace(rows, vocab);
@@ -386,13 +417,24 @@ impl CudaSampler {
             let what = "adjustments in a sampler that was made without them".to_owned();
             return Err(Error::Unsupported { backend: NAME, what });
         }
+        if index != 0 && outputs.mask {
+            // Two rows would mask one stored row.
+            let what = "mask in place of rows that share logits by an index".to_owned();
+            return Err(Error::Unsupported { backend: NAME, what });
+        }
+        if params.draws == 0 {
+            let (value, expected) = (params.draws.to_string(), "at least 1");
+            return Err(Error::Param { row: None, param: "draws", value, expected });
+        }
         let valid_vocab = adjustments.valid_vocab.unwrap_or(vocab);
         if valid_vocab > vocab {
             return Err(Error::Shape { what: "valid_vocab", value: valid_vocab, expected: "at most the vocab" });
         }
-        let candidates = outputs.candidates;
+        let (candidates, top) = (outputs.candidates, outputs.top);
+        top.map_or(Ok(()), |top| Top::check(top.n as usize))?;
         let mut call = Call {
             logits,
+            index,
             stride: stride as u64,
             rows: batch_rows,
             // At most 2^21, as all that is cast below.
@@ -420,7 +462,12 @@ impl CudaSampler {
             logprob: outputs.logprob,
             raw_logprob: outputs.raw_logprob,
             rank: outputs.rank,
+            probabilities: outputs.probabilities,
+            top: top.map_or(0, |top| top.n),
+            top_ids: top.map_or(0, |top| top.ids),
+            top_logprobs: top.map_or(0, |top| top.logprobs),
             force_fallback: u32::from(self.whole_is.plan.force_fallback),
+            draws: params.draws,
             ..Call::default()
         };
         layout.place(workspace.address, workspace.address + layout.zeroed_bytes() as u64, &mut call);

@@ -380,7 +380,7 @@ impl TimedLaunch<'_> {
     fn launch(&self, copy: usize) -> Result<(), Error> {
         let Batches { timer, vocab, count, pitch, .. } = self.batches;
         let logits = self.logits + (copy * pitch) as u64;
-        let batch = DeviceBatch { logits, rows: *count, vocab: *vocab, stride: *vocab };
+        let batch = DeviceBatch { logits, index: 0, rows: *count, vocab: *vocab, stride: *vocab };
         let stream = timer.stream.cu_stream();
         // SAFETY: every copy of the batch has these rows, and outputs and workspace were allocated for them. All memory is
         // freed in the order of the stream, after the launch.

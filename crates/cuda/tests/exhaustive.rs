@@ -95,3 +95,8 @@ fn quick_weights() {
 fn rest_bounds() {
     functions::rest_bounds(&Gpu::new(), RANDOM);
 }
+
+#[test]
+fn probabilities() {
+    functions::probabilities(&Gpu::new(), RANDOM);
+}

@@ -150,6 +150,7 @@ impl Right {
             logprob: Some(&mut logprob),
             raw_logprob: with_raw.then_some(&mut raw_logprob[..]),
             rank: Some(&mut rank),
+            ..Outputs::default()
         };
         let backend = CpuBackend::new();
         let mut masked = batch.stored.clone();
@@ -215,7 +216,7 @@ impl Engine {
         let flags = stream.alloc_zeros(2).unwrap();
         let engine = Engine {
             differ: differ.clone(),
-            batch: DeviceBatch { logits: upload(bytes(&batch.stored)), rows, vocab, stride },
+            batch: DeviceBatch { logits: upload(bytes(&batch.stored)), index: 0, rows, vocab, stride },
             params: LaunchParams::per_row(upload(bytemuck::cast_slice(&args))),
             outputs: DeviceOutputs {
                 mask: true,
@@ -231,6 +232,7 @@ impl Engine {
                     logits: of_candidates(1),
                     logprobs: of_candidates(2),
                 }),
+                ..DeviceOutputs::default()
             },
             workspace: DeviceWorkspace { address: workspace, bytes: workspace_bytes },
             originals: upload(bytes(&batch.stored)),

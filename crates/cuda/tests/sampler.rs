@@ -126,7 +126,7 @@ impl Memory {
     }
 
     fn batch(&self) -> DeviceBatch {
-        DeviceBatch { logits: self.address(&self.logits), rows: ROWS, vocab: VOCAB, stride: STRIDE }
+        DeviceBatch { logits: self.address(&self.logits), index: 0, rows: ROWS, vocab: VOCAB, stride: STRIDE }
     }
 
     fn outputs(&self) -> DeviceOutputs {
@@ -262,6 +262,9 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(refused(odd, params, workspace), Err(Error::Shape { .. })));
     let adjusted = params.adjustments(DeviceAdjustments { valid_vocab: Some(5), ..DeviceAdjustments::default() });
     assert!(matches!(refused(batch, adjusted, workspace), Err(Error::Unsupported { .. })));
+    let shared = DeviceBatch { index: batch.logits, ..batch };
+    assert!(matches!(refused(shared, params, workspace), Err(Error::Unsupported { .. })), "a mask of shared rows");
+    assert!(matches!(refused(batch, params.draws(0), workspace), Err(Error::Param { param: "draws", .. })));
     let none = DeviceBatch { rows: 0, ..batch };
     assert!(refused(none, params, DeviceWorkspace { address: 0, bytes: 0 }).is_ok());
 

@@ -8,6 +8,8 @@ use bytemuck::{Pod, Zeroable};
 #[allow(missing_docs)]
 pub struct Call {
     pub logits: u64,
+    /// The stored row of each row, as `u32`; 0 where it is the row's own number.
+    pub index: u64,
     pub stride: u64,
     pub rows: u32,
     pub vocab: u32,
@@ -41,6 +43,10 @@ pub struct Call {
     pub logprob: u64,
     pub raw_logprob: u64,
     pub rank: u64,
+    /// Of the row's first candidates, [`top`](Call::top) a row.
+    pub top_ids: u64,
+    pub top_logprobs: u64,
+    pub probabilities: u64,
 
     /// One [`StageRow`] a row, for a stage that runs alone.
     pub stage_rows: u64,
@@ -63,6 +69,10 @@ pub struct Call {
 
     /// 1 to treat every truncation as a miss.
     pub force_fallback: u32,
+    /// How many tokens are drawn from a row: elements a row of `token`, `logprob`, `raw_logprob` and `rank`.
+    pub draws: u32,
+    /// How many of a row's first candidates are listed.
+    pub top: u32,
     pub unused: u32,
 }
 

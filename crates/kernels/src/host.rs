@@ -58,7 +58,8 @@ impl<D: Device> HostBackend<D> {
         plan: &Plan,
         stage: Stage,
     ) -> Result<Job<'_, D>, Error> {
-        let Shape { rows, vocab, stride } = logits.shape();
+        let Shape { vocab, stride, .. } = logits.shape();
+        let rows = logits.rows();
         let batch_rows = batch_rows(rows)?;
         let (device, tables) = (&self.device, &*self.tables);
         let adjusted = !(0..rows).all(|row| params.adjustments.row(row).is_identity(vocab));
@@ -84,11 +85,15 @@ impl<D: Device> HostBackend<D> {
                 vocab: vocab as u32,
                 valid_vocab: vocab as u32,
                 force_fallback: u32::from(plan.force_fallback),
+                draws: params.draws,
                 ..Call::default()
             },
             logits: data,
             held: Vec::new(),
         };
+        if let Some(index) = logits.index() {
+            job.call.index = job.upload(index)?;
+        }
         let workspace = Workspace::new(plan, rows, vocab, blocks);
         let zeroed = job.upload(&vec![0u8; workspace.zeroed_bytes()])?;
         let rest = job.allocate(workspace.bytes() - workspace.zeroed_bytes())?;
@@ -133,10 +138,10 @@ impl<D: Device> HostBackend<D> {
         outputs: &mut Outputs<'_>,
     ) -> Result<(), Error> {
         let logits = input.logits();
-        let Shape { rows, vocab, .. } = logits.shape();
+        let (rows, vocab) = (logits.rows(), logits.vocab());
         params.validate(&logits)?;
         plan.validate(FEATURES)?;
-        outputs.validate(rows)?;
+        outputs.validate(&logits, params)?;
         if rows == 0 {
             return Ok(());
         }
@@ -149,7 +154,7 @@ impl<D: Device> HostBackend<D> {
         let memory = OutputMemory::new(&mut job, outputs, vocab)?;
         job.launch()?;
 
-        let found = memory.download(job.device, rows, job.call.capacity as usize)?;
+        let found = memory.download(job.device, &job.call)?;
         if let Input::Mask(masked) = &mut input {
             let Shape { stride, .. } = masked.shape();
             with_dtype!(RowMut, masked.data_mut(), |data| {
@@ -187,7 +192,7 @@ pub fn batch_rows(rows: usize) -> Result<u32, Error> {
     u32::try_from(rows).ok().filter(|&rows| rows <= MOST_BLOCKS).ok_or(refused)
 }
 
-/// Elements from a batch's first logit to its last.
+/// Elements from the first stored logit to the last.
 fn span(logits: &Logits<'_>) -> usize {
     let Shape { rows, vocab, stride } = logits.shape();
     rows.saturating_sub(1) * stride + vocab
@@ -301,8 +306,8 @@ pub fn split_launches(whole: &Specialization, split: Split, most_blocks: u32, ca
     let parts = |wanted: u32, most: u32| 1 << wanted.clamp(1, most.max(1)).ilog2();
     let call = Call {
         chunks: if is_many { 1 } else { parts(split.chunks, split.threads.min(MOST_CHUNKS as u32)) },
-        // A mass over the whole row is read by one block, and must be before another masks.
-        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 {
+        // What is of the whole row is read by one block, and must be before another masks.
+        mask_chunks: if call.mask == 0 || call.raw_logprob != 0 || call.top_ids != 0 {
             1
         } else {
             parts(split.mask_chunks, MOST_BLOCKS / call.rows.max(1))
@@ -341,6 +346,9 @@ struct OutputMemory<M> {
     logprob: Option<M>,
     raw_logprob: Option<M>,
     rank: Option<M>,
+    /// Ids and logprobs.
+    top: Option<[M; 2]>,
+    probabilities: Option<M>,
 }
 
 impl<M> OutputMemory<M> {
@@ -351,22 +359,34 @@ impl<M> OutputMemory<M> {
     ) -> Result<OutputMemory<M>, Error> {
         let device = job.device;
         let rows = job.call.rows as usize;
-        let one_a_row = |address: &mut u64, wanted: bool| -> Result<Option<M>, Error> {
+        let draws = rows * job.call.draws as usize;
+        let words = |address: &mut u64, wanted: bool, len: usize| -> Result<Option<M>, Error> {
             if !wanted {
                 return Ok(None);
             }
-            let memory = device.allocate(rows * size_of::<u32>())?;
+            let memory = device.allocate(len * size_of::<u32>())?;
             *address = device.address(&memory);
             Ok(Some(memory))
         };
         let call = &mut job.call;
         Ok(OutputMemory {
-            status: one_a_row(&mut call.status, outputs.status.is_some())?,
-            kept: one_a_row(&mut call.kept, outputs.kept.is_some())?,
-            token: one_a_row(&mut call.token, outputs.token.is_some())?,
-            logprob: one_a_row(&mut call.logprob, outputs.logprob.is_some())?,
-            raw_logprob: one_a_row(&mut call.raw_logprob, outputs.raw_logprob.is_some())?,
-            rank: one_a_row(&mut call.rank, outputs.rank.is_some())?,
+            status: words(&mut call.status, outputs.status.is_some(), rows)?,
+            kept: words(&mut call.kept, outputs.kept.is_some(), rows)?,
+            token: words(&mut call.token, outputs.token.is_some(), draws)?,
+            logprob: words(&mut call.logprob, outputs.logprob.is_some(), draws)?,
+            raw_logprob: words(&mut call.raw_logprob, outputs.raw_logprob.is_some(), draws)?,
+            rank: words(&mut call.rank, outputs.rank.is_some(), draws)?,
+            probabilities: words(&mut call.probabilities, outputs.probabilities.is_some(), rows * vocab)?,
+            top: match &outputs.top {
+                None => None,
+                Some(top) => {
+                    // At most `MAX_TOP`.
+                    call.top = top.n as u32;
+                    let ids = words(&mut call.top_ids, true, rows * top.n)?;
+                    let logprobs = words(&mut call.top_logprobs, true, rows * top.n)?;
+                    ids.zip(logprobs).map(|(ids, logprobs)| [ids, logprobs])
+                }
+            },
             candidates: match &outputs.candidates {
                 None => None,
                 Some(candidates) => {
@@ -386,21 +406,32 @@ impl<M> OutputMemory<M> {
         })
     }
 
-    fn download<D: Device<Memory = M>>(&self, device: &D, rows: usize, room: usize) -> Result<Found, Error> {
-        fn one_a_row<D: Device, T: Pod>(
+    /// Reads the outputs of this call.
+    fn download<D: Device<Memory = M>>(&self, device: &D, call: &Call) -> Result<Found, Error> {
+        fn words<D: Device, T: Pod>(
             device: &D,
             memory: &Option<D::Memory>,
-            rows: usize,
+            len: usize,
         ) -> Result<Option<Vec<T>>, Error> {
-            memory.as_ref().map(|memory| download(device, memory, rows)).transpose()
+            memory.as_ref().map(|memory| download(device, memory, len)).transpose()
         }
+        let (rows, room) = (call.rows as usize, call.capacity as usize);
+        let draws = rows * call.draws as usize;
         Ok(Found {
-            status: one_a_row(device, &self.status, rows)?,
-            kept: one_a_row(device, &self.kept, rows)?,
-            token: one_a_row(device, &self.token, rows)?,
-            logprob: one_a_row(device, &self.logprob, rows)?,
-            raw_logprob: one_a_row(device, &self.raw_logprob, rows)?,
-            rank: one_a_row(device, &self.rank, rows)?,
+            status: words(device, &self.status, rows)?,
+            kept: words(device, &self.kept, rows)?,
+            token: words(device, &self.token, draws)?,
+            logprob: words(device, &self.logprob, draws)?,
+            raw_logprob: words(device, &self.raw_logprob, draws)?,
+            rank: words(device, &self.rank, draws)?,
+            probabilities: words(device, &self.probabilities, rows * call.vocab as usize)?,
+            top: match &self.top {
+                None => None,
+                Some([ids, logprobs]) => {
+                    let len = rows * call.top as usize;
+                    Some((download(device, ids, len)?, download(device, logprobs, len)?))
+                }
+            },
             room,
             candidates: match &self.candidates {
                 None => None,
@@ -430,6 +461,9 @@ struct Found {
     logprob: Option<Vec<f32>>,
     raw_logprob: Option<Vec<f32>>,
     rank: Option<Vec<u32>>,
+    /// Ids and logprobs.
+    top: Option<(Vec<u32>, Vec<f32>)>,
+    probabilities: Option<Vec<f32>>,
 }
 
 impl Found {
@@ -447,6 +481,11 @@ impl Found {
         copy(&self.logprob, &mut outputs.logprob);
         copy(&self.raw_logprob, &mut outputs.raw_logprob);
         copy(&self.rank, &mut outputs.rank);
+        copy(&self.probabilities, &mut outputs.probabilities);
+        if let (Some((ids, logprobs)), Some(top)) = (&self.top, &mut outputs.top) {
+            top.ids.copy_from_slice(ids);
+            top.logprobs.copy_from_slice(logprobs);
+        }
         if let (Some((ids, logits, logprobs)), Some(candidates)) = (&self.candidates, &mut outputs.candidates) {
             let (capacity, room) = (candidates.capacity, self.room);
             copy_heads(ids, candidates.ids, capacity, room);

@@ -84,9 +84,9 @@ mod sampler;
 pub use kind::{Availability, BackendKind, UnknownBackend, available};
 pub use qrita_core::{
     Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, Cut, Dtype, Error, Features, Filtered, Input, Key,
-    Logit, Logits, LogitsMut, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param, Params, Penalties, Plan, Row, RowMut,
-    RowParams, Sampled, Search, Shape, Sparse, Status, Ties, Truncated, Truncation, bf16, f16, logarithm, philox,
-    weight, with_dtype,
+    Logit, Logits, LogitsMut, MAX_TOP, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param, Params, Penalties, Plan, Row,
+    RowMut, RowParams, Sampled, Search, Shape, Sparse, Status, Ties, Top, Truncated, Truncation, bf16, f16, logarithm,
+    philox, probability, weight, with_dtype,
 };
 #[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
 pub use qrita_delta_tables::DeltaTables;
@@ -103,8 +103,8 @@ pub mod cpu {
 pub mod cuda {
     pub use qrita_cuda::{
         Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, DeviceAdjustments, DeviceBatch,
-        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace, LaunchParams, LaunchShape, Operation, RowArgs,
-        TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning, TuningError, ViewCandidates, ViewInput,
-        ViewOutputs, backend, cudarc, tune,
+        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceTop, DeviceWorkspace, LaunchParams, LaunchShape,
+        Operation, RowArgs, TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning, TuningError,
+        ViewCandidates, ViewInput, ViewOutputs, ViewTop, backend, cudarc, tune,
     };
 }

@@ -227,7 +227,19 @@ impl Sampler {
         self.engine.filter(logits, params, &self.plan)
     }
 
-    /// A token of every row.
+    /// The tokens drawn from every row: draw `j` of row `r` at `r·draws + j`.
+    ///
+    #[cfg_attr(feature = "cpu", doc = "```")]
+    #[cfg_attr(not(feature = "cpu"), doc = "```no_run")]
+    /// use qrita::{BackendKind, Logits, Params, Sampler};
+    /// let mut sampler = Sampler::new(BackendKind::Auto)?;
+    /// // Three tokens of each of two rows, with replacement.
+    /// let data = [4.0f32, 1.0, 0.0, 0.0, 1.0, 4.0];
+    /// let drawn = sampler.sample(&Logits::new(&data, 3)?, &Params::default().top_k(1).draws(3))?;
+    /// let tokens: Vec<_> = drawn.iter().filter_map(|drawn| drawn.token).collect();
+    /// assert_eq!(tokens, [0, 0, 0, 2, 2, 2]);
+    /// # Ok::<(), qrita::BuildError>(())
+    /// ```
     ///
     /// # Errors
     /// Parameters out of range, a plan that is not compiled in, or a device's failure.

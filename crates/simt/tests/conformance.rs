@@ -57,8 +57,13 @@ macro_rules! suite {
                 invalid_parameters
                 plans_that_are_not_compiled_in
                 invalid_adjustments
+                too_many_first_candidates
                 wrong_lengths
                 every_subset_of_outputs
+                several_draws
+                rows_that_share_logits
+                first_candidates
+                renormalised_probabilities
                 overflow_is_never_silent
                 batch_invariance
                 workspace_keeps_nothing
@@ -147,7 +152,7 @@ fn some_random_rows(suite: &mut Suite<Backend>) {
         let answers = oracle::answers(&batch.logits(), &batch.params(), &plan);
         let wanted = match random.once_in(2) {
             true => Wanted::all(batch.vocab),
-            false => Wanted::subset(random.bits() as u8, random.below(batch.vocab)),
+            false => Wanted::subset(random.bits() as u16, random.below(batch.vocab)),
         };
         let result = suite.compare(&batch, &answers, &plan, &wanted);
         result.unwrap_or_else(|difference| panic!("{difference}\nseed {seed}"));

@@ -160,6 +160,7 @@ pub struct OwnedParams {
     pub seed: Vec<u64>,
     pub position: Vec<u64>,
     pub stream: Vec<u32>,
+    pub draws: u32,
     pub ties: Ties,
     pub order: Order,
     pub valid_vocab: Option<usize>,
@@ -189,7 +190,7 @@ fn select<T: Copy>(values: &[T], rows: &[usize]) -> Vec<T> {
 }
 
 impl OwnedParams {
-    /// From the parameters of each row; ties and order are those of the first.
+    /// From the parameters of each row; draws, ties and order are those of the first.
     pub fn from_rows(rows: &[RowParams]) -> OwnedParams {
         OwnedParams {
             temperature: rows.iter().map(|row| row.temperature).collect(),
@@ -199,6 +200,7 @@ impl OwnedParams {
             seed: rows.iter().map(|row| row.seed).collect(),
             position: rows.iter().map(|row| row.position).collect(),
             stream: rows.iter().map(|row| row.stream).collect(),
+            draws: rows.first().map_or(1, |row| row.draws),
             ties: rows.first().map_or(Ties::default(), |row| row.ties),
             order: rows.first().map_or(Order::default(), |row| row.order),
             valid_vocab: None,
@@ -218,6 +220,7 @@ impl OwnedParams {
             seed: borrow(&self.seed),
             position: borrow(&self.position),
             stream: borrow(&self.stream),
+            draws: self.draws,
             ties: self.ties,
             order: self.order,
             adjustments: Adjustments {
@@ -249,6 +252,7 @@ impl OwnedParams {
             seed: select(&self.seed, rows),
             position: select(&self.position, rows),
             stream: select(&self.stream, rows),
+            draws: self.draws,
             ties: self.ties,
             order: self.order,
             valid_vocab: self.valid_vocab,
@@ -280,6 +284,10 @@ pub struct Batch {
     pub start: usize,
     /// Rows: B.
     pub rows: usize,
+    /// The stored row of each row, where rows share them; `None` for one each.
+    pub index: Option<Vec<u32>>,
+    /// Rows in memory: as many as the batch has, unless there is an index.
+    pub stored_rows: usize,
     /// Logits in a row: V.
     pub vocab: usize,
     /// Elements from one row's first logit to the next row's.
@@ -304,7 +312,24 @@ impl Batch {
 
     /// Dense rows of `vocab` stored logits, with default parameters.
     pub fn of(stored: Stored, vocab: usize) -> Batch {
-        Batch { start: 0, rows: stored.len() / vocab, vocab, stride: vocab, stored, params: OwnedParams::default() }
+        let rows = stored.len() / vocab;
+        Batch {
+            start: 0,
+            rows,
+            index: None,
+            stored_rows: rows,
+            vocab,
+            stride: vocab,
+            stored,
+            params: OwnedParams::default(),
+        }
+    }
+
+    /// A batch with a row for each of these numbers of this one's stored rows, with the same parameters, which must have as
+    /// many rows as they.
+    #[must_use]
+    pub fn indexed(self, index: &[u32]) -> Batch {
+        Batch { rows: index.len(), index: Some(index.to_vec()), ..self }
     }
 
     /// The same batch with other parameters.
@@ -321,9 +346,9 @@ impl Batch {
         assert!(stride >= self.vocab);
         let pad = |len| Stored::narrow(&padding.iter().copied().cycle().take(len).collect::<Vec<_>>(), self.dtype());
         let mut stored = pad(start);
-        for row in 0..self.rows {
-            stored.append(self.stored_row(row));
-            stored.append(pad(if row + 1 < self.rows { stride - self.vocab } else { tail }));
+        for row in 0..self.stored_rows {
+            stored.append(self.at(row));
+            stored.append(pad(if row + 1 < self.stored_rows { stride - self.vocab } else { tail }));
         }
         Batch { stored, start, stride, ..self.clone() }
     }
@@ -335,21 +360,30 @@ impl Batch {
 
     /// The stored logits of one row.
     pub fn stored_row(&self, row: usize) -> Stored {
-        let start = self.start + row * self.stride;
+        self.at(self.index.as_ref().map_or(row, |index| index[row] as usize))
+    }
+
+    /// The logits of a stored row.
+    fn at(&self, stored_row: usize) -> Stored {
+        let start = self.start + stored_row * self.stride;
         self.stored.slice(start..start + self.vocab)
     }
 
     /// The rows as a backend takes them.
     pub fn logits(&self) -> Logits<'_> {
-        let Batch { start, rows, vocab, stride, .. } = *self;
-        with_stored!(&self.stored, |values| Logits::strided(&values[start..], rows, vocab, stride))
-            .expect("a batch has a valid shape")
+        let Batch { start, stored_rows, vocab, stride, .. } = *self;
+        let stored = with_stored!(&self.stored, |values| Logits::strided(&values[start..], stored_rows, vocab, stride));
+        let batch = stored.and_then(|stored| match &self.index {
+            Some(index) => stored.indexed(index),
+            None => Ok(stored),
+        });
+        batch.expect("a batch has a valid shape")
     }
 
-    /// The rows of a copy of [`Batch::stored`], to be masked.
+    /// The rows of a copy of [`Batch::stored`], to be masked: all stored ones.
     pub fn logits_mut<'a>(&self, copy: &'a mut Stored) -> LogitsMut<'a> {
-        let Batch { start, rows, vocab, stride, .. } = *self;
-        with_stored!(copy, |values| LogitsMut::strided(&mut values[start..], rows, vocab, stride))
+        let Batch { start, stored_rows, vocab, stride, .. } = *self;
+        with_stored!(copy, |values| LogitsMut::strided(&mut values[start..], stored_rows, vocab, stride))
             .expect("a batch has a valid shape")
     }
 
@@ -365,21 +399,15 @@ impl Batch {
         for &row in rows {
             stored.append(self.stored_row(row));
         }
-        Batch {
-            stored,
-            start: 0,
-            rows: rows.len(),
-            vocab: self.vocab,
-            stride: self.vocab,
-            params: self.params.select(rows),
-        }
+        Batch { params: self.params.select(rows), ..Batch::of(stored, self.vocab) }
     }
 
     /// What a person needs to reproduce row `row`: its shape, parameters and, of a short row, logits.
     pub fn describe(&self, row: usize) -> String {
         let Batch { start, rows, vocab, stride, .. } = *self;
+        let shared = self.index.as_ref().map_or(String::new(), |index| format!(" (stored row {})", index[row]));
         let mut text = format!(
-            "row {row} of {rows}: {} x {vocab}, stride {stride}, start {start}\n{:?}",
+            "row {row} of {rows}{shared}: {} x {vocab}, stride {stride}, start {start}\n{:?}",
             self.dtype().name(),
             self.params().row(row),
         );

@@ -26,7 +26,7 @@ KERNEL functions(ARGUMENT(FunctionsCall) call) {
     case 1: value = float_bits(logprob_of((u32)a, b)); break;
     case 2: value = ln_mass(a); break;
     case 3: value = need_of(bits_float((u32)a), b); break;
-    case 4: value = random_bits(a, b, (u32)c); break;
+    case 4: value = random_bits(a, b, (u32)c, (u32)(c >> 32)); break;
     case 5: value = weight_at(scale_of(bits_float((u32)(a >> 32)), bits_float((u32)b)), bits_float((u32)a)); break;
     case 6: {
         float y = bits_float((u32)a), greatest = bits_float((u32)(a >> 32));
@@ -36,6 +36,7 @@ KERNEL functions(ARGUMENT(FunctionsCall) call) {
         value = (u64)rest.is_known << 1 | (rest.least <= c && c <= rest.most);
         break;
     }
+    case 7: value = float_bits(probability_of(a, b)); break;
     }
     call.outputs[i] = value;
 }

@@ -1,5 +1,5 @@
 //! The functions that decide, as a device computes them, against core's: weight, logarithm, log-probability, top-p's need,
-//! random bits.
+//! random bits, probability.
 //!
 //! A device compiles its source and [`SOURCE`] as one text and lends itself as [`Evaluate`]. Where it is fast enough
 //! `step` is 1, and the comparison of weights and log-probabilities visits every non-positive f32. Core's own functions are
@@ -7,6 +7,7 @@
 
 use qrita_core::logarithm::{Logprob, ln_mass};
 use qrita_core::philox;
+use qrita_core::probability::probability;
 use qrita_core::weight::{self, ONE, need, weight};
 use rayon::prelude::*;
 
@@ -58,6 +59,7 @@ enum Function {
     RandomBits,
     QuickWeight,
     RestHolds,
+    Probability,
 }
 
 /// Compares the values at `first`, `first + step`, … below `end`.
@@ -171,13 +173,14 @@ pub fn needs(device: &impl Evaluate, random: usize) {
 /// and `random` others.
 pub fn random_bits(device: &impl Evaluate, random: usize) {
     listed(device, Function::RandomBits, &[[0; 3]], |_| 0xE169_C58D_6627_E8D5);
-    let right = |[seed, position, stream]: [u64; 3]| philox::random(seed, position, stream as u32, 0);
+    // Stream and draw share a word.
+    let right = |[seed, position, last]: [u64; 3]| philox::random(seed, position, last as u32, (last >> 32) as u32);
     let ends = [0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 63, u64::MAX];
-    let streams = [0, 1, 1 << 31, u64::from(u32::MAX)];
+    let last = [0, 1, 1 << 31, u64::from(u32::MAX), 1 << 32, 3 << 32 | 7, u64::MAX];
     let pairs = ends.iter().flat_map(|&seed| ends.map(|position| (seed, position)));
-    let all = pairs.flat_map(|(seed, position)| streams.map(|stream| [seed, position, stream]));
+    let all = pairs.flat_map(|(seed, position)| last.map(|last| [seed, position, last]));
     listed(device, Function::RandomBits, &all.collect::<Vec<_>>(), right);
-    let draw = |random: &mut Random| [random.bits(), random.bits(), random.bits() >> 32];
+    let draw = |random: &mut Random| [random.bits(), random.bits(), random.bits()];
     drawn(device, Function::RandomBits, random, draw, right);
 }
 
@@ -219,6 +222,35 @@ pub fn rest_bounds(device: &impl Evaluate, random: usize) {
         [pair(y, greatest), pair(max, temperature), weight]
     };
     drawn(device, Function::RestHolds, random, draw, |_| 3);
+}
+
+/// The probabilities of weights at both ends and at simple shares of masses around every power of two, and of `random` others,
+/// of which every second lies next to the middle of two floats.
+pub fn probabilities(device: &impl Evaluate, random: usize) {
+    let right = |[weight, mass, _]: [u64; 3]| probability(weight, mass).to_bits().into();
+    listed(device, Function::Probability, &simple_shares(), right);
+    drawn(device, Function::Probability, random, any_share, right);
+}
+
+fn simple_shares() -> Vec<[u64; 3]> {
+    let around = |power: u64| [power, power + 1, 2 * power - 1];
+    let masses = (0..63).flat_map(|shift| around(1 << shift)).chain([LARGEST_MASS]);
+    let of_mass = |mass: u64| {
+        [0, 1, 2, 3, mass / 3, mass / 2, mass / 2 + 1, mass - mass / 4, mass - 1, mass]
+            .map(|weight| [weight.min(mass), mass, 0])
+    };
+    masses.flat_map(of_mass).collect()
+}
+
+/// A weight and a mass that is not less.
+fn any_share(random: &mut Random) -> [u64; 3] {
+    let mass = mass(random, 0);
+    let any = random.bits() % (mass + 1);
+    // The middle of two floats is an odd number of 25 bits, times a power of two.
+    let middle = u128::from((1 << 24) | random.bits() & 0xFF_FFFF | 1);
+    let at_middle = (u128::from(mass) * middle) >> (25 + random.below(40));
+    let weight = if random.once_in(2) { any } else { at_middle as u64 + random.below(2) as u64 };
+    [weight.min(mass), mass, 0]
 }
 
 /// A logit of any magnitude, or of a usual one.
@@ -289,6 +321,7 @@ mod tests {
                 Function::RandomBits,
                 Function::QuickWeight,
                 Function::RestHolds,
+                Function::Probability,
             ];
             let function = functions[call.function as usize];
             for (i, output) in outputs.iter_mut().enumerate() {
@@ -302,12 +335,13 @@ mod tests {
                     }
                     Function::LnMass => ln_mass(a),
                     Function::Need => need(f32::from_bits(a as u32), b),
-                    Function::RandomBits => philox::random(a, b, c as u32, 0),
+                    Function::RandomBits => philox::random(a, b, c as u32, (c >> 32) as u32),
                     Function::QuickWeight => {
                         let [y, max, temperature] = [a, a >> 32, b].map(|bits| f32::from_bits(bits as u32));
                         weight(weight::distance(y, max, temperature))
                     }
                     Function::RestHolds => 3,
+                    Function::Probability => probability(a, b).to_bits().into(),
                 } + u64::from(self.0 == Some((function, a)));
             }
         }
@@ -324,11 +358,23 @@ mod tests {
         random_bits(device, RANDOM);
         quick_weights(device, RANDOM);
         rest_bounds(device, RANDOM);
+        probabilities(device, RANDOM);
     }
 
     #[test]
     fn core_passes() {
         all(&Host(None));
+    }
+
+    /// Core's own, by another way to the nearest float.
+    #[test]
+    fn probabilities_are_rounded_once() {
+        let mut random = Random::new(9);
+        let any = (0..200_000).map(|_| any_share(&mut random));
+        for [weight, mass, _] in simple_shares().into_iter().chain(any) {
+            let right = crate::oracle::probability(weight, mass);
+            assert_eq!(probability(weight, mass).to_bits(), right.to_bits(), "{weight} of {mass}");
+        }
     }
 
     #[test]
@@ -349,6 +395,8 @@ mod tests {
             (Function::RandomBits, u64::MAX),
             (Function::RandomBits, 0),
             (Function::QuickWeight, pair(f32::MIN, 1.0)),
+            (Function::Probability, 0),
+            (Function::Probability, LARGEST_MASS),
         ];
         for wrong in wrong {
             let panic = catch_unwind(AssertUnwindSafe(|| all(&Host(Some(wrong))))).expect_err("it goes unnoticed");

@@ -67,8 +67,8 @@ pub struct Answer {
     pub kept_mass: u64,
     /// The sum of the weights of all candidates.
     pub raw_mass: u64,
-    /// The token drawn.
-    pub drawn: Option<Drawn>,
+    /// The tokens drawn, as many as the row has draws; none of an empty row.
+    pub drawn: Vec<Drawn>,
 }
 
 /// A drawn token.
@@ -246,14 +246,24 @@ pub fn logprob(distance: f32, mass: u64) -> f32 {
     difference.to_f32().value() + 0.0
 }
 
+/// `weight / mass`, rounded once: the quotient to more than a hundred bits, and whether there is more.
+pub fn probability(weight: u64, mass: u64) -> f32 {
+    let shifted = UBig::from(weight) << 200usize;
+    let (quotient, rest) = (&shifted / UBig::from(mass), shifted % UBig::from(mass));
+    let more = UBig::from(u8::from(rest > UBig::ZERO));
+    let quotient = (quotient << 1usize) + more;
+    FBig::<HalfEven, 2>::from_parts(quotient.into(), -201).with_precision(0).value().to_f32().value()
+}
+
 /// Adds what follows once it is known how many candidates are kept: the masses and the draw.
 fn complete(ranked: Ranked, kept: usize, searched: usize, params: &RowParams) -> Answer {
     let kept_mass = mass(&ranked.candidates[..kept]) as u64;
     let raw_mass = mass(&ranked.candidates) as u64;
-    let mut answer = Answer { ranked, kept, searched, kept_mass, raw_mass, drawn: None };
+    let mut answer = Answer { ranked, kept, searched, kept_mass, raw_mass, drawn: Vec::new() };
     if kept > 0 {
-        let target = (u128::from(random(params.seed, params.position, params.stream, 0)) * u128::from(kept_mass)) >> 64;
-        answer.drawn = Some(answer.draw(target));
+        let bits = |draw| random(params.seed, params.position, params.stream, draw);
+        let targets = (0..params.draws).map(|draw| (u128::from(bits(draw)) * u128::from(kept_mass)) >> 64);
+        answer.drawn = targets.map(|target| answer.draw(target)).collect();
     }
     answer
 }
@@ -329,8 +339,8 @@ pub(crate) fn key(logit: f32) -> Key {
 ///
 /// # Panics
 /// If the outputs do not fit the batch.
-pub fn write(answers: &[Answer], input: Input<'_>, outputs: &mut Outputs<'_>) {
-    write_outputs(answers, outputs);
+pub fn write(answers: &[Answer], input: Input<'_>, params: &Params<'_>, outputs: &mut Outputs<'_>) {
+    write_outputs(answers, params, outputs);
     if let Input::Mask(mut logits) = input {
         mask(answers, &mut logits);
     }
@@ -340,7 +350,7 @@ pub fn write(answers: &[Answer], input: Input<'_>, outputs: &mut Outputs<'_>) {
 ///
 /// # Panics
 /// If the outputs do not fit the batch.
-pub fn write_outputs(answers: &[Answer], outputs: &mut Outputs<'_>) {
+pub fn write_outputs(answers: &[Answer], params: &Params<'_>, outputs: &mut Outputs<'_>) {
     for (row, answer) in answers.iter().enumerate() {
         let mut status = answer.ranked.status;
         if let Some(candidates) = &mut outputs.candidates {
@@ -360,23 +370,41 @@ pub fn write_outputs(answers: &[Answer], outputs: &mut Outputs<'_>) {
         if let Some(kept) = &mut outputs.kept {
             kept[row] = answer.kept as u32;
         }
-        let drawn = answer.drawn.unwrap_or(Drawn {
-            token: NO_TOKEN,
-            rank: NO_TOKEN,
-            logprob: f32::NEG_INFINITY,
-            raw_logprob: f32::NEG_INFINITY,
-        });
-        if let Some(token) = &mut outputs.token {
-            token[row] = drawn.token;
+        if let Some(top) = &mut outputs.top {
+            let places = row * top.n..(row + 1) * top.n;
+            let (ids, logprobs) = (&mut top.ids[places.clone()], &mut top.logprobs[places]);
+            ids.fill(NO_TOKEN);
+            logprobs.fill(f32::NEG_INFINITY);
+            for (place, entry) in answer.ranked.candidates.iter().take(top.n).enumerate() {
+                ids[place] = entry.id;
+                logprobs[place] = logprob(entry.distance, answer.raw_mass);
+            }
         }
-        if let Some(logprob) = &mut outputs.logprob {
-            logprob[row] = drawn.logprob;
+        if let Some(probabilities) = &mut outputs.probabilities {
+            let vocab = probabilities.len() / answers.len();
+            let probabilities = &mut probabilities[row * vocab..(row + 1) * vocab];
+            probabilities.fill(0.0);
+            for entry in answer.kept() {
+                probabilities[entry.id as usize] = probability(entry.weight, answer.kept_mass);
+            }
         }
-        if let Some(raw_logprob) = &mut outputs.raw_logprob {
-            raw_logprob[row] = drawn.raw_logprob;
-        }
-        if let Some(rank) = &mut outputs.rank {
-            rank[row] = drawn.rank;
+        let nothing =
+            Drawn { token: NO_TOKEN, rank: NO_TOKEN, logprob: f32::NEG_INFINITY, raw_logprob: f32::NEG_INFINITY };
+        for draw in 0..params.draws as usize {
+            let drawn = answer.drawn.get(draw).unwrap_or(&nothing);
+            let place = row * params.draws as usize + draw;
+            if let Some(token) = &mut outputs.token {
+                token[place] = drawn.token;
+            }
+            if let Some(logprob) = &mut outputs.logprob {
+                logprob[place] = drawn.logprob;
+            }
+            if let Some(raw_logprob) = &mut outputs.raw_logprob {
+                raw_logprob[place] = drawn.raw_logprob;
+            }
+            if let Some(rank) = &mut outputs.rank {
+                rank[place] = drawn.rank;
+            }
         }
     }
 }
@@ -488,7 +516,7 @@ impl Backend for OracleBackend {
     ) -> Result<(), Error> {
         let logits = input.logits();
         params.validate(&logits)?;
-        outputs.validate(logits.rows())?;
+        outputs.validate(&logits, params)?;
         Error::check_length("boundaries", boundaries.len(), logits.rows())?;
         let answer = |(row, boundary): (usize, &Boundary)| {
             let mut ranked = rank(&logits.row(row), &params.row(row), &params.adjustments.row(row));
@@ -498,7 +526,7 @@ impl Backend for OracleBackend {
             complete(ranked, kept, kept, &params.row(row))
         };
         let answers: Vec<Answer> = boundaries.iter().enumerate().map(answer).collect();
-        write(&answers, input, outputs);
+        write(&answers, input, params, outputs);
         Ok(())
     }
 
@@ -513,9 +541,9 @@ impl Backend for OracleBackend {
         let logits = input.logits();
         params.validate(&logits)?;
         plan.validate(Features::OF_CORE)?;
-        outputs.validate(logits.rows())?;
+        outputs.validate(&logits, params)?;
         let answers = answers(&logits, params, plan);
-        write(&answers, input, outputs);
+        write(&answers, input, params, outputs);
         Ok(())
     }
 }

@@ -317,6 +317,7 @@ pub fn row_params(vocab: usize, random: &mut Random) -> RowParams {
         seed: random.bits(),
         position: if random.once_in(2) { random.below(1000) as u64 } else { random.bits() },
         stream: random.pick(&[0, 0, 1, u32::MAX]),
+        draws: 1,
         ties: random.pick(&[Ties::LowestId, Ties::LowestId, Ties::KeepAll]),
         order: random.pick(&[Order::TopKThenTopP, Order::TopKThenTopP, Order::Joint]),
     }
@@ -354,7 +355,14 @@ pub fn batch_of(kinds: &[RowKind], vocab: usize, random: &mut Random) -> Batch {
     batch.params = params(rows, vocab, random);
     let stride = vocab + random.pick(&[0, 0, 1, 3, 8, 64]);
     let (start, tail) = (random.pick(&[0, 0, 1, 2, 3, 5, 7]), random.below(9));
-    batch.laid_out(start, stride, tail, &[1e30, f32::NAN, f32::INFINITY, 0.0, -1.0])
+    batch.params.draws = random.pick(&[1, 1, 1, 2, 3, 9]);
+    let batch = batch.laid_out(start, stride, tail, &[1e30, f32::NAN, f32::INFINITY, 0.0, -1.0]);
+    if random.once_in(6) {
+        // Any order, repeats, and rows that nobody reads.
+        let index: Vec<u32> = (0..rows).map(|_| random.below(rows) as u32).collect();
+        return batch.indexed(&index);
+    }
+    batch
 }
 
 fn params(rows: usize, vocab: usize, random: &mut Random) -> OwnedParams {
@@ -417,14 +425,19 @@ pub fn any_batch(max_rows: usize, max_vocab: usize) -> impl Strategy<Value = Bat
     shape.prop_flat_map(|(rows, vocab)| {
         let values = proptest::collection::vec(any_logit(), rows * vocab);
         let params = proptest::collection::vec(any_params(vocab as u32), rows);
-        (values, params, any_policies(), any_dtype(), 0..4usize, 0..5usize).prop_map(
-            move |(values, mut params, (ties, order), dtype, start, padding)| {
+        let index = proptest::option::weighted(0.2, proptest::collection::vec(0..rows as u32, rows));
+        (values, params, any_policies(), any_dtype(), 0..4usize, 0..5usize, index).prop_map(
+            move |(values, mut params, (ties, order, draws), dtype, start, padding, index)| {
                 for row in &mut params {
-                    (row.ties, row.order) = (ties, order);
+                    (row.ties, row.order, row.draws) = (ties, order, draws);
                 }
                 let mut batch = Batch::of(Stored::narrow(&values, dtype), vocab);
                 batch.params = OwnedParams::from_rows(&params);
-                batch.laid_out(start, vocab + padding, padding, &[f32::INFINITY, f32::NAN])
+                let batch = batch.laid_out(start, vocab + padding, padding, &[f32::INFINITY, f32::NAN]);
+                match index {
+                    Some(index) => batch.indexed(&index),
+                    None => batch,
+                }
             },
         )
     })
@@ -455,16 +468,18 @@ fn any_params(vocab: u32) -> impl Strategy<Value = RowParams> {
             seed,
             position,
             stream,
+            draws: 1,
             ties: Ties::default(),
             order: Order::default(),
         },
     )
 }
 
-fn any_policies() -> impl Strategy<Value = (Ties, Order)> {
+fn any_policies() -> impl Strategy<Value = (Ties, Order, u32)> {
     (
         proptest::sample::select(vec![Ties::LowestId, Ties::KeepAll]),
         proptest::sample::select(vec![Order::TopKThenTopP, Order::Joint]),
+        1..4u32,
     )
 }
 

@@ -31,6 +31,16 @@ enum Fault {
     DrawInSortedOrder,
     DrawByRow,
     DrawFirstOfTies,
+    DrawsRepeat,
+    DrawsOutOfPlace,
+    IndexForgotten,
+    TopOfKept,
+    TopLogprobFiltered,
+    TopRestUntouched,
+    TopTiesReversed,
+    ProbabilityByFloats,
+    ProbabilityOfDropped,
+    ProbabilityRaw,
     PositionForgotten,
     StreamForgotten,
     HighHalfOfSeedForgotten,
@@ -99,6 +109,11 @@ impl Mutant {
         if self.is(PlanKeepsAllForgotten) {
             plan.duplicates = true;
         }
+        let in_order: Vec<u32> = (0..).take(logits.rows()).collect();
+        let logits = &match logits.indexed(&in_order) {
+            Ok(unshared) if self.is(IndexForgotten) => unshared,
+            _ => *logits,
+        };
         let mut answers = oracle::answers(logits, params, &plan);
         for (row, answer) in answers.iter_mut().enumerate() {
             self.spoil(answer, row, logits, params, &plan);
@@ -144,39 +159,48 @@ impl Mutant {
             _ => {}
         }
         answer.kept_mass = answer.kept().iter().map(|entry| entry.weight).sum();
-        let Some(drawn) = answer.drawn.as_mut() else { return };
         let kept = &answer.ranked.candidates[..answer.kept];
         let seed = if self.is(HighHalfOfSeedForgotten) { u64::from(of_row.seed as u32) } else { of_row.seed };
         let seed = if self.is(DrawByRow) { seed.wrapping_add(row as u64) } else { seed };
-        let bits = random(seed, of_row.position, of_row.stream, 0);
-        let target = ((u128::from(bits) * u128::from(answer.kept_mass)) >> 64) as u64;
         let mut order: Vec<usize> = (0..kept.len()).collect();
         if !self.is(DrawInSortedOrder) {
             order.sort_by_key(|&place| kept[place].id);
         }
-        let mut sum = 0;
-        let mut rank = order.into_iter().find(|&place| {
-            sum += kept[place].weight;
-            target < sum
-        });
-        if self.is(DrawFirstOfTies) {
-            rank = rank.and_then(|rank| kept.iter().position(|entry| entry.logit == kept[rank].logit));
-        }
-        let rank = rank.unwrap();
-        let entry = kept[rank];
-        drawn.token = entry.id;
-        drawn.rank = if self.is(RankById) { entry.id } else { rank as u32 };
-        drawn.logprob = oracle::logprob(entry.distance, answer.kept_mass);
-        drawn.raw_logprob = oracle::logprob(entry.distance, answer.raw_mass);
-        match self.0 {
-            LogprobOneUlpOff if ln_mass(answer.kept_mass) % 7 == 3 => drawn.logprob = drawn.logprob.next_down(),
-            RawLogprobFiltered => drawn.raw_logprob = drawn.logprob,
-            _ => {}
+        for (draw, drawn) in (0..).zip(&mut answer.drawn) {
+            let draw = if self.is(DrawsRepeat) { 0 } else { draw };
+            let bits = random(seed, of_row.position, of_row.stream, draw);
+            let target = ((u128::from(bits) * u128::from(answer.kept_mass)) >> 64) as u64;
+            let mut sum = 0;
+            let mut rank = order.iter().copied().find(|&place| {
+                sum += kept[place].weight;
+                target < sum
+            });
+            if self.is(DrawFirstOfTies) {
+                rank = rank.and_then(|rank| kept.iter().position(|entry| entry.logit == kept[rank].logit));
+            }
+            let rank = rank.unwrap();
+            let entry = kept[rank];
+            drawn.token = entry.id;
+            drawn.rank = if self.is(RankById) { entry.id } else { rank as u32 };
+            drawn.logprob = oracle::logprob(entry.distance, answer.kept_mass);
+            drawn.raw_logprob = oracle::logprob(entry.distance, answer.raw_mass);
+            match self.0 {
+                LogprobOneUlpOff if ln_mass(answer.kept_mass) % 7 == 3 => drawn.logprob = drawn.logprob.next_down(),
+                RawLogprobFiltered => drawn.raw_logprob = drawn.logprob,
+                _ => {}
+            }
         }
     }
 
-    fn write(&self, answers: &[Answer], input: Input<'_>, outputs: &mut Outputs<'_>, leak: &mut Leak) {
-        self.write_outputs(answers, outputs, leak);
+    fn write(
+        &self,
+        answers: &[Answer],
+        input: Input<'_>,
+        params: &Params<'_>,
+        outputs: &mut Outputs<'_>,
+        leak: &mut Leak,
+    ) {
+        self.write_outputs(answers, params, outputs, leak);
         if let Input::Mask(mut logits) = input {
             let data = logits.as_ref().data();
             let stored: Vec<f32> = (0..data.len()).map(|index| data.get(index)).collect();
@@ -185,8 +209,10 @@ impl Mutant {
         }
     }
 
-    fn write_outputs(&self, answers: &[Answer], outputs: &mut Outputs<'_>, leak: &mut Leak) {
-        oracle::write_outputs(answers, outputs);
+    fn write_outputs(&self, answers: &[Answer], params: &Params<'_>, outputs: &mut Outputs<'_>, leak: &mut Leak) {
+        oracle::write_outputs(answers, params, outputs);
+        self.spoil_top(answers, outputs);
+        self.spoil_probabilities(answers, outputs);
         let asked = outputs.candidates.as_ref().map(|candidates| candidates.capacity);
         for (row, answer) in answers.iter().enumerate() {
             let overflow = asked.is_some_and(|capacity| answer.kept > capacity);
@@ -205,13 +231,75 @@ impl Mutant {
             }
             match (self.0, &mut outputs.kept, &mut outputs.token, &mut outputs.candidates) {
                 (KeptCutToCapacity, Some(kept), _, _) if overflow => kept[row] = asked.unwrap() as u32,
-                (TokenOfEmptyRow, _, Some(token), _) if token[row] == NO_TOKEN => token[row] = 0,
+                (TokenOfEmptyRow, _, Some(token), _) => {
+                    token.iter_mut().filter(|token| **token == NO_TOKEN).for_each(|token| *token = 0);
+                }
+                // As if the draws lay one batch behind the other.
+                (DrawsOutOfPlace, _, Some(token), _) => {
+                    for (draw, drawn) in answer.drawn.iter().enumerate() {
+                        token[draw * answers.len() + row] = drawn.token;
+                    }
+                }
                 (TailOfCandidatesWritten, _, _, Some(c)) if answer.kept < c.capacity => {
                     c.ids[row * c.capacity + answer.kept] = NO_TOKEN;
                 }
                 (LogprobOfCandidatesOneUlpOff, _, _, Some(c)) if answer.kept > 4 && c.capacity > 4 => {
                     let place = row * c.capacity + 4;
                     c.logprobs[place] = c.logprobs[place].next_down();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn spoil_top(&self, answers: &[Answer], outputs: &mut Outputs<'_>) {
+        let Some(top) = &mut outputs.top else { return };
+        if top.n == 0 {
+            return;
+        }
+        let rows = top.ids.chunks_mut(top.n).zip(top.logprobs.chunks_mut(top.n));
+        for (answer, (ids, logprobs)) in answers.iter().zip(rows) {
+            let shown = answer.ranked.candidates.len().min(top.n);
+            match self.0 {
+                TopOfKept if answer.kept < shown => ids[answer.kept] = NO_TOKEN,
+                TopLogprobFiltered => {
+                    for (logprob, entry) in logprobs.iter_mut().zip(answer.kept()) {
+                        *logprob = oracle::logprob(entry.distance, answer.kept_mass);
+                    }
+                }
+                TopRestUntouched if shown < top.n => ids[shown] = 7,
+                TopTiesReversed => {
+                    for place in 1..shown {
+                        if answer.ranked.candidates[place - 1].logit == answer.ranked.candidates[place].logit {
+                            ids.swap(place - 1, place);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn spoil_probabilities(&self, answers: &[Answer], outputs: &mut Outputs<'_>) {
+        let Some(probabilities) = &mut outputs.probabilities else { return };
+        let vocab = probabilities.len() / answers.len().max(1);
+        for (answer, probabilities) in answers.iter().zip(probabilities.chunks_mut(vocab.max(1))) {
+            let of = |weight: u64, mass: u64| (weight as f64 / mass as f64) as f32;
+            match self.0 {
+                ProbabilityByFloats => {
+                    for entry in answer.kept() {
+                        probabilities[entry.id as usize] = entry.weight as f32 / answer.kept_mass as f32;
+                    }
+                }
+                ProbabilityOfDropped => {
+                    for entry in &answer.ranked.candidates[answer.kept..] {
+                        probabilities[entry.id as usize] = of(entry.weight, answer.raw_mass);
+                    }
+                }
+                ProbabilityRaw => {
+                    for entry in answer.kept() {
+                        probabilities[entry.id as usize] = of(entry.weight, answer.raw_mass);
+                    }
                 }
                 _ => {}
             }
@@ -369,10 +457,10 @@ impl Backend for Mutant {
         }
         let logits = input.logits();
         params.validate(&logits)?;
-        if self.is(LengthsUnchecked) && outputs.validate(logits.rows()).is_err() {
+        if self.is(LengthsUnchecked) && outputs.validate(&logits, params).is_err() {
             return Ok(());
         }
-        outputs.validate(logits.rows())?;
+        outputs.validate(&logits, params)?;
         let mut answers = self.answers(&logits, &self.params(*params), plan);
         if self.is(NanOfDisallowedReported) {
             let right = oracle::answers(&logits, params, plan);
@@ -382,7 +470,7 @@ impl Backend for Mutant {
                 answer.ranked.status |= Status::from_bits(status);
             }
         }
-        self.write(&answers, input, outputs, leak);
+        self.write(&answers, input, params, outputs, leak);
         Ok(())
     }
 }
@@ -435,6 +523,8 @@ fn draws() {
     must_fail(DrawInSortedOrder, tests!(random_rows shrinking_batches seeds_and_batch_mates));
     must_fail(DrawByRow, tests!(seeds_and_batch_mates batch_invariance random_rows));
     must_fail(DrawFirstOfTies, tests!(ties_drawn_evenly random_rows));
+    must_fail(DrawsRepeat, tests!(several_draws random_rows shrinking_batches));
+    must_fail(DrawsOutOfPlace, tests!(several_draws random_rows shrinking_batches));
     must_fail(PositionForgotten, tests!(position_advances ties_drawn_evenly random_rows));
     must_fail(StreamForgotten, tests!(random_rows shrinking_batches));
     must_fail(HighHalfOfSeedForgotten, tests!(random_rows shrinking_batches seeds_and_batch_mates));
@@ -445,7 +535,19 @@ fn draws() {
 }
 
 #[test]
+fn whole_rows() {
+    must_fail(TopOfKept, tests!(first_candidates random_rows shrinking_batches));
+    must_fail(TopLogprobFiltered, tests!(first_candidates random_rows shrinking_batches));
+    must_fail(TopRestUntouched, tests!(first_candidates random_rows shrinking_batches));
+    must_fail(TopTiesReversed, tests!(first_candidates random_rows shrinking_batches));
+    must_fail(ProbabilityByFloats, tests!(renormalised_probabilities random_rows shrinking_batches));
+    must_fail(ProbabilityOfDropped, tests!(renormalised_probabilities random_rows shrinking_batches));
+    must_fail(ProbabilityRaw, tests!(renormalised_probabilities random_rows shrinking_batches));
+}
+
+#[test]
 fn memory() {
+    must_fail(IndexForgotten, tests!(rows_that_share_logits random_rows shrinking_batches));
     must_fail(PaddingWritten, tests!(strides_and_padding random_rows shrinking_batches));
     must_fail(FirstElementBeforeTheRowsWritten, tests!(strides_and_padding random_rows));
     must_fail(NanKeptInMask, tests!(one_nan random_rows));

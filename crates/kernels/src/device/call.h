@@ -25,6 +25,8 @@ struct StageRow {
 
 struct Call {
     void *logits;
+    // The stored row of each row, or 0 where it is the row's own number.
+    const u32 *index;
     u64 stride;
     u32 rows, vocab;
     RowArgs args;
@@ -46,10 +48,15 @@ struct Call {
     float *candidate_logprobs;
     u32 *status;
     u32 *kept;
+    // Of `draws` elements a row, up to rank.
     u32 *token;
     float *logprob;
     float *raw_logprob;
     u32 *rank;
+    // Of the row's first candidates, `top` a row.
+    u32 *top_ids;
+    float *top_logprobs;
+    float *probabilities;
 
     StageRow *stage_rows;
     u64 *gathered;
@@ -64,7 +71,7 @@ struct Call {
     struct SplitRow *split_rows;
     u32 chunks, mask_chunks;
 
-    u32 force_fallback, unused;
+    u32 force_fallback, draws, top, unused;
 };
 
 // What the first of two kernels leaves of a row for finish: its cut and what it keeps, or where that is too much its cut alone;

@@ -135,7 +135,8 @@ DEVICE void run_part(const Call &call, u64 *gathered, u32 at, u32 part) {
         if (call.row_args) copy_args(args, call.row_args[at]);
         else copy_args(args, call.args);
     }
-    RowView view = RowView{(Stored *)call.logits + at * call.stride, call.vocab, at};
+    u32 stored = call.index ? call.index[at] : at;
+    RowView view = RowView{(Stored *)call.logits + stored * call.stride, call.vocab, at};
     Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, false, false};
     if (STAGE != 5) {
         if (STAGE != 6) load_table();

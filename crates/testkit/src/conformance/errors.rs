@@ -1,8 +1,8 @@
 //! What a backend must refuse, stage by stage, before it launches or writes anything.
 
 use qrita_core::{
-    Adjustments, Backend, Bitmask, Boundary, Candidates, Cut, Error, Features, Outputs, Params, Penalties, Plan,
-    Search, Sparse, Status, Truncated, Truncation,
+    Adjustments, Backend, Bitmask, Boundary, Candidates, Cut, Error, Features, MAX_TOP, Outputs, Params, Penalties,
+    Plan, Search, Sparse, Status, Top, Truncated, Truncation,
 };
 
 use super::harness::{Buffers, Suite, Wanted};
@@ -10,6 +10,9 @@ use crate::batch::Batch;
 use crate::oracle;
 
 const ROWS: usize = 8;
+
+/// Draws a row, where lengths depend on them.
+const DRAWS: usize = 3;
 
 fn batch() -> Batch {
     Batch::new(&[[1.0, 5.0, 3.0, 3.0]; ROWS])
@@ -86,6 +89,7 @@ pub fn invalid_parameters<B: Backend>(make: impl Fn() -> B) {
             refuses(&mut suite, &set(Params::default(), (&vec![plain; len]).into()), is_length);
         }
     }
+    refuses(&mut suite, &Params::default().draws(0), names("draws", None));
     for len in [0, 1, ROWS - 1, ROWS + 1] {
         let (words, longs) = (vec![1; len], vec![1; len]);
         for params in [
@@ -131,6 +135,22 @@ pub fn plans_that_are_not_compiled_in<B: Backend>(make: impl Fn() -> B) {
             refuses_under(&plan, &mut suite, &Params::default(), |error| assert_eq!(error, &right));
         }
     }
+}
+
+/// More first candidates than can be listed.
+pub fn too_many_first_candidates<B: Backend>(make: impl Fn() -> B) {
+    let Suite { backend, mut workspace, .. } = Suite::new(make);
+    let batch = batch();
+    let boundaries = [Boundary::EMPTY; ROWS];
+    let n = MAX_TOP + 1;
+    let (mut ids, mut logprobs, mut kept) = (vec![7; ROWS * n], vec![7.0; ROWS * n], [7; ROWS]);
+    let top = Top { n, ids: &mut ids, logprobs: &mut logprobs };
+    let mut outputs = Outputs { top: Some(top), kept: Some(&mut kept), ..Outputs::default() };
+    let (input, params) = (batch.logits(), batch.params());
+    let refused = names("top", None);
+    refused(&backend.run(input.into(), &params, &Plan::default(), &mut outputs, &mut workspace).unwrap_err());
+    refused(&backend.emit(input.into(), &params, &boundaries, &mut outputs, &mut workspace).unwrap_err());
+    assert!(ids.iter().chain(&kept).all(|&word| word == 7) && logprobs.iter().all(|&value| value == 7.0));
 }
 
 /// Bitmask, bias and penalties that do not fit the batch or have values out of range.
@@ -183,17 +203,19 @@ pub fn invalid_adjustments<B: Backend>(make: impl Fn() -> B) {
 pub fn wrong_lengths<B: Backend>(make: impl Fn() -> B) {
     let Suite { backend, mut workspace, .. } = Suite::new(make);
     let batch = batch();
-    let (logits, params, plan) = (batch.logits(), batch.params(), Plan::default());
+    let (logits, params, plan) = (batch.logits(), batch.params().draws(DRAWS as u32), Plan::default());
     let plain = oracle::answers(&logits, &params, &plan);
     let boundaries: Vec<Boundary> = plain.iter().map(oracle::Answer::boundary).collect();
     for len in [0, ROWS - 1, ROWS + 1] {
-        for which in 0..9 {
+        for which in 0..12 {
             let len_of = |index| if index == which { len } else { ROWS };
             let (mut status, mut kept) = (vec![Status::OK; len_of(0)], vec![7; len_of(1)]);
-            let (mut token, mut rank) = (vec![7; len_of(2)], vec![7; len_of(3)]);
-            let (mut logprob, mut raw_logprob) = (vec![7.0; len_of(4)], vec![7.0; len_of(5)]);
+            let (mut token, mut rank) = (vec![7; DRAWS * len_of(2)], vec![7; DRAWS * len_of(3)]);
+            let (mut logprob, mut raw_logprob) = (vec![7.0; DRAWS * len_of(4)], vec![7.0; DRAWS * len_of(5)]);
             let (mut ids, mut values) = (vec![7; 4 * len_of(6)], vec![7.0; 4 * len_of(7)]);
             let mut logprobs = vec![7.0; 4 * len_of(8)];
+            let (mut top_ids, mut top_logprobs) = (vec![7; 2 * len_of(9)], vec![7.0; 2 * len_of(10)]);
+            let mut probabilities = vec![7.0; batch.vocab * len_of(11)];
             let mut masked = batch.stored.clone();
             {
                 let mut outputs = Outputs {
@@ -209,6 +231,8 @@ pub fn wrong_lengths<B: Backend>(make: impl Fn() -> B) {
                     logprob: Some(&mut logprob),
                     raw_logprob: Some(&mut raw_logprob),
                     rank: Some(&mut rank),
+                    top: Some(Top { n: 2, ids: &mut top_ids, logprobs: &mut top_logprobs }),
+                    probabilities: Some(&mut probabilities),
                 };
                 let input = batch.logits_mut(&mut masked).into();
                 is_length(&backend.run(input, &params, &plan, &mut outputs, &mut workspace).unwrap_err());
@@ -216,8 +240,8 @@ pub fn wrong_lengths<B: Backend>(make: impl Fn() -> B) {
                 is_length(&backend.emit(input, &params, &boundaries, &mut outputs, &mut workspace).unwrap_err());
             }
             let untouched = status.iter().all(|&status| status == Status::OK)
-                && [&kept, &token, &rank, &ids].iter().all(|words| words.iter().all(|&word| word == 7))
-                && [&logprob, &raw_logprob, &values, &logprobs]
+                && [&kept, &token, &rank, &ids, &top_ids].iter().all(|words| words.iter().all(|&word| word == 7))
+                && [&logprob, &raw_logprob, &values, &logprobs, &top_logprobs, &probabilities]
                     .iter()
                     .all(|list| list.iter().all(|&value| value == 7.0))
                 && (0..masked.len()).all(|index| masked.bits(index) == batch.stored.bits(index));

@@ -4,11 +4,15 @@ use std::cell::RefCell;
 use std::env;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use qrita_core::{Backend, Dtype, Filtered, MAX_VOCAB, Order, Plan, Sampled, Status, Ties};
+use qrita_core::philox::{random, target};
+use qrita_core::weight::{ONE, weight};
+use qrita_core::{
+    Backend, Dtype, Filtered, MAX_TOP, MAX_VOCAB, NO_TOKEN, Order, Outputs, Plan, Sampled, Status, Ties, Top,
+};
 use rayon::prelude::*;
 
 use super::harness::{Suite, Wanted};
-use crate::batch::{Batch, Stored};
+use crate::batch::{Batch, OwnedBitmask, OwnedParams, OwnedSparse, Stored};
 use crate::fixtures;
 use crate::oracle::{self, Answer};
 use crate::rows::{self, Random, RowKind, Size};
@@ -36,9 +40,11 @@ pub fn every_subset_of_outputs<B: Backend>(make: impl Fn() -> B) {
         let batch = rows::batch(seed, Size { rows: 12, vocab: 200 });
         let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
         for bits in 0..=255 {
+            // Top and probabilities: each subset of them beside every subset of the others, in turn over the seeds.
+            let bits = bits | (((bits + seed as u16) % 4) << 8);
             for capacity in [0, 1, 10, 200] {
                 let wanted = Wanted::subset(bits, capacity);
-                if wanted.candidates.is_none() && capacity > 0 {
+                if wanted.candidates.is_none() && wanted.top.is_none() && capacity > 0 {
                     continue;
                 }
                 suite
@@ -46,6 +52,144 @@ pub fn every_subset_of_outputs<B: Backend>(make: impl Fn() -> B) {
                     .unwrap_or_else(|difference| panic!("{difference}"));
             }
         }
+    }
+}
+
+/// Several draws: each has the bits that a call for it alone would have, whatever is asked for beside it, and they follow the
+/// kept law.
+pub fn several_draws<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    for draws in [1, 2, 5, 300] {
+        for vocab in [1, 9, 5000] {
+            // Wide kept sets, narrow ones, and rows with nothing to draw.
+            let kinds = [RowKind::LanguageModel, RowKind::Flat, RowKind::AllNegativeInfinity, RowKind::Equal];
+            let batch = Batch::new(&kinds.map(|kind| rows::row(kind, vocab, 4))).with(|params| {
+                params.top_k = vec![0, 3, 3, 0];
+                params.seed = vec![5, 6, 7, 8];
+                params.position = vec![1 << 40, 0, 3, 9];
+                params.stream = vec![0, 2, 0, 0];
+                params.draws = draws;
+            });
+            suite.check(&batch);
+            let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
+            for output in 4..8 {
+                let wanted = Wanted::subset(1 << output, 0);
+                suite
+                    .compare(&batch, &answers, &Plan::default(), &wanted)
+                    .unwrap_or_else(|difference| panic!("{difference}"));
+            }
+        }
+    }
+    // Two kept tokens of four, three times as likely the one as the other: by hand, from the random bits.
+    let draws = 4000;
+    let batch = Batch::new(&[[3f32.ln(), -1.0, 0.0, -1.0]]).with(|params| {
+        (params.top_k, params.seed, params.position, params.stream) = (vec![2], vec![11], vec![12], vec![13]);
+        params.draws = draws;
+    });
+    let first_weight = weight(-(3f32.ln()));
+    let found = suite.draw(&batch);
+    for (draw, &token) in (0..).zip(&found) {
+        let target = target(random(11, 12, 13, draw), ONE + first_weight);
+        assert_eq!(token, if target < ONE { 0 } else { 2 }, "draw {draw}");
+    }
+    let share = found.iter().filter(|&&token| token == 0).count() as f64 / f64::from(draws);
+    assert!((share - 0.75).abs() < 0.03, "{share} of the draws");
+}
+
+/// Rows that read stored rows by an index: any number of them, in any order, each with parameters, adjustments and outputs
+/// of its own, and with the bits that it has where nothing is shared.
+pub fn rows_that_share_logits<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    for seed in 0..24 {
+        let vocab = if seed % 8 == 0 { 5000 } else { 200 };
+        let stored = rows::batch(seed, Size { rows: 6, vocab });
+        let mut random = Random::new(seed);
+        for rows in [0, 1, stored.stored_rows, 17] {
+            let index: Vec<u32> = (0..rows).map(|_| random.below(stored.stored_rows) as u32).collect();
+            let of_each = rows::batch_of(&vec![RowKind::Zeros; rows.max(1)], stored.vocab, &mut random).params;
+            let all: Vec<usize> = (0..rows).collect();
+            let params = OwnedParams { draws: 2, ..of_each.select(&all) };
+            let batch = Batch { params, ..stored.clone() }.indexed(&index);
+            suite.check(&batch);
+            if rows > 0 {
+                let apart = batch.select(&all);
+                assert_eq!(row_bits(&mut suite, &batch), row_bits(&mut suite, &apart), "{}", batch.describe(0));
+            }
+        }
+    }
+    // By hand: the second stored row, the first, and the second again with a bias and another k.
+    let batch = Batch::new(&[[3.0, 2.0, 1.0, 0.0], [0.0, 1.0, 2.0, 3.0]])
+        .with(|params| {
+            params.top_k = vec![1, 2, 2];
+            params.bias = Some(OwnedSparse::new(&[vec![], vec![], vec![(0, 9.0)]]));
+        })
+        .indexed(&[1, 0, 1]);
+    suite.check_keeps(&batch, &[vec![3], vec![0, 1], vec![0, 3]]);
+}
+
+/// The first candidates: whatever is kept, from one to as many as can be listed, of rows with fewer, with ties in every place,
+/// and at temperature 0.
+pub fn first_candidates<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    for vocab in [1, 7, 700, 9000] {
+        let batch = Batch::new(&RowKind::ALL.map(|kind| rows::row(kind, vocab, 6)));
+        for (k, p, temperature) in [(1, 1.0, 1.0), (50, 0.9, 0.7), (0, 0.5, 2.0), (0, 1.0, 1.0), (3, 1.0, 0.0)] {
+            let batch = batch.clone().with(|params| {
+                (params.top_k, params.top_p, params.temperature) = (vec![k], vec![p], vec![temperature]);
+            });
+            let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
+            for n in [0, 1, 2, 50, 51, 63, 64, 65, 129, MAX_TOP] {
+                for others in [Wanted::subset(0, 0), Wanted::subset(1, 0), Wanted::all(60)] {
+                    let wanted = Wanted { top: Some(n), ..others };
+                    suite
+                        .compare(&batch, &answers, &Plan::default(), &wanted)
+                        .unwrap_or_else(|difference| panic!("{difference}"));
+                }
+            }
+        }
+    }
+    // By hand: one token is kept, three are asked for, and what is disallowed is none of them. All weigh the same but one.
+    let batch = Batch::new(&[[2.0, 9.0, 2.0, 2.0, 2.0 - 1e9]]).with(|params| {
+        params.top_k = vec![1];
+        params.bitmask = Some(OwnedBitmask { words: vec![0b11101], ids: 5, stride: 0 });
+    });
+    let (mut ids, mut logprobs) = ([0; 5], [0.0; 5]);
+    let top = Top { n: 5, ids: &mut ids, logprobs: &mut logprobs };
+    let mut outputs = Outputs { top: Some(top), ..Outputs::default() };
+    let input = batch.logits().into();
+    suite.backend.run(input, &batch.params(), &Plan::default(), &mut outputs, &mut suite.workspace).unwrap();
+    assert_eq!(ids, [0, 2, 3, 4, NO_TOKEN]);
+    assert_eq!(logprobs, [-(3f32.ln()), -(3f32.ln()), -(3f32.ln()), -1e9, f32::NEG_INFINITY]);
+}
+
+/// Probabilities among the kept: each the nearest float, whatever is kept, and 0 elsewhere.
+pub fn renormalised_probabilities<B: Backend>(make: impl Fn() -> B) {
+    let mut suite = Suite::new(make);
+    for vocab in [1, 7, 700, 9000] {
+        let batch = Batch::new(&RowKind::ALL.map(|kind| rows::row(kind, vocab, 6)));
+        for (k, p) in [(1, 1.0), (50, 0.9), (0, 0.5), (0, 1.0)] {
+            let batch = batch.clone().with(|params| (params.top_k, params.top_p) = (vec![k], vec![p]));
+            let answers = oracle::answers(&batch.logits(), &batch.params(), &Plan::default());
+            for others in [Wanted::subset(0, 0), Wanted::subset(1, 0), Wanted::subset(Wanted::EVERY, 40)] {
+                let wanted = Wanted { probabilities: true, ..others };
+                suite
+                    .compare(&batch, &answers, &Plan::default(), &wanted)
+                    .unwrap_or_else(|difference| panic!("{difference}"));
+            }
+        }
+    }
+    // By hand: shares of three and of seven equal tokens, a token that is dropped, and one whose weight is 0.
+    for (count, share) in [(3, 1.0 / 3.0), (7, 1.0 / 7.0)] {
+        let mut row = vec![1.0; count];
+        row.extend([0.0, -1e9]);
+        let batch = Batch::new(&[&row]).with(|params| params.top_k = vec![count as u32]);
+        let mut found = vec![f32::NAN; count + 2];
+        let mut outputs = Outputs { probabilities: Some(&mut found), ..Outputs::default() };
+        let input = batch.logits().into();
+        suite.backend.run(input, &batch.params(), &Plan::default(), &mut outputs, &mut suite.workspace).unwrap();
+        row.fill(share);
+        row[count..].fill(0.0);
+        assert_eq!(found, row);
     }
 }
 
@@ -76,25 +220,35 @@ pub fn overflow_is_never_silent<B: Backend>(make: impl Fn() -> B) {
 #[derive(Debug, PartialEq)]
 struct RowBits {
     status: Status,
-    token: Option<u32>,
-    kept_and_rank: [u32; 2],
-    logprobs: [u32; 2],
+    kept: u32,
+    draws: Vec<DrawBits>,
     /// Id, logit and log-probability.
     candidates: Vec<[u32; 3]>,
 }
 
+#[derive(Debug, PartialEq)]
+struct DrawBits {
+    token: Option<u32>,
+    rank: u32,
+    logprobs: [u32; 2],
+}
+
 fn row_bits<B: Backend>(suite: &mut Suite<B>, batch: &Batch) -> Vec<RowBits> {
     let (sampled, filtered) = (suite.sample(batch, &Plan::default()), suite.filter(batch, &Plan::default()));
-    let row = |(sampled, filtered): (Sampled, Filtered)| RowBits {
-        status: sampled.status,
+    let draw = |sampled: &Sampled| DrawBits {
         token: sampled.token,
-        kept_and_rank: [sampled.kept, sampled.rank],
+        rank: sampled.rank,
         logprobs: [sampled.logprob.to_bits(), sampled.raw_logprob.to_bits()],
+    };
+    let row = |(sampled, filtered): (&[Sampled], Filtered)| RowBits {
+        status: sampled[0].status,
+        kept: sampled[0].kept,
+        draws: sampled.iter().map(draw).collect(),
         candidates: (0..filtered.ids.len())
             .map(|place| [filtered.ids[place], filtered.logits[place].to_bits(), filtered.logprobs[place].to_bits()])
             .collect(),
     };
-    sampled.into_iter().zip(filtered).map(row).collect()
+    sampled.chunks(batch.params.draws as usize).zip(filtered).map(row).collect()
 }
 
 /// A row alone, in another place, twice, or beside others: the same.

@@ -2,7 +2,8 @@
 //! backend into another, and the two must be equal bit for bit. So what must not be written is checked with what must.
 
 use qrita_core::{
-    Backend, Candidates, Error, Features, Filtered, Input, Outputs, Plan, Sampled, Search, Status, Ties, Truncation,
+    Backend, Candidates, Error, Features, Filtered, Input, MAX_TOP, Outputs, Plan, Sampled, Search, Status, Ties, Top,
+    Truncation,
 };
 
 use crate::batch::{Batch, Stored};
@@ -22,17 +23,24 @@ pub struct Wanted {
     pub logprob: bool,
     pub raw_logprob: bool,
     pub rank: bool,
+    /// With this many a row.
+    pub top: Option<usize>,
+    pub probabilities: bool,
 }
 
 impl Wanted {
     /// All of them, with this capacity.
     pub fn all(capacity: usize) -> Wanted {
-        Wanted { candidates: Some(capacity), ..Wanted::subset(255, capacity) }
+        Wanted { candidates: Some(capacity), top: Some(TOP), ..Wanted::subset(Wanted::EVERY, capacity) }
     }
 
-    /// The outputs whose bit is set: mask, status, kept, candidates, token, logprob, raw logprob, rank.
-    pub fn subset(bits: u8, capacity: usize) -> Wanted {
-        let bit = |index: u8| bits >> index & 1 == 1;
+    /// The bits of all outputs.
+    pub const EVERY: u16 = (1 << 10) - 1;
+
+    /// The outputs whose bit is set: mask, status, kept, candidates, token, logprob, raw logprob, rank, top, probabilities.
+    /// As many first candidates as there is room for kept ones.
+    pub fn subset(bits: u16, capacity: usize) -> Wanted {
+        let bit = |index: u16| bits >> index & 1 == 1;
         Wanted {
             mask: bit(0),
             status: bit(1),
@@ -42,6 +50,8 @@ impl Wanted {
             logprob: bit(5),
             raw_logprob: bit(6),
             rank: bit(7),
+            top: bit(8).then_some(capacity.min(MAX_TOP)),
+            probabilities: bit(9),
         }
     }
 
@@ -53,10 +63,14 @@ impl Wanted {
             1 => widest + random.below(3),
             _ => random.below(widest.min(40) + 1),
         };
-        let bits = if random.once_in(3) { 255 } else { random.bits() as u8 };
-        Wanted::subset(bits, capacity)
+        let bits = if random.once_in(3) { Wanted::EVERY } else { random.bits() as u16 };
+        let wanted = Wanted::subset(bits, capacity);
+        Wanted { top: wanted.top.and(Some(random.pick(&[0, 1, TOP, (widest + 1).min(MAX_TOP), MAX_TOP]))), ..wanted }
     }
 }
+
+/// How many first candidates a call for all outputs asks for.
+const TOP: usize = 20;
 
 const UNTOUCHED: u32 = 0x7FC5_A5A5;
 
@@ -73,12 +87,16 @@ pub(crate) struct Buffers {
     logprob: Vec<f32>,
     raw_logprob: Vec<f32>,
     rank: Vec<u32>,
+    top_ids: Vec<u32>,
+    top_logprobs: Vec<f32>,
+    probabilities: Vec<f32>,
 }
 
 impl Buffers {
     pub(crate) fn new(batch: &Batch, wanted: &Wanted) -> Buffers {
         let rows = batch.rows;
         let room = rows * wanted.candidates.unwrap_or(0);
+        let draws = rows * batch.params.draws as usize;
         let float = f32::from_bits(UNTOUCHED);
         Buffers {
             stored: batch.stored.clone(),
@@ -87,10 +105,13 @@ impl Buffers {
             ids: vec![UNTOUCHED; room],
             logits: vec![float; room],
             logprobs: vec![float; room],
-            token: vec![UNTOUCHED; rows],
-            logprob: vec![float; rows],
-            raw_logprob: vec![float; rows],
-            rank: vec![UNTOUCHED; rows],
+            token: vec![UNTOUCHED; draws],
+            logprob: vec![float; draws],
+            raw_logprob: vec![float; draws],
+            rank: vec![UNTOUCHED; draws],
+            top_ids: vec![UNTOUCHED; rows * wanted.top.unwrap_or(0)],
+            top_logprobs: vec![float; rows * wanted.top.unwrap_or(0)],
+            probabilities: vec![float; if wanted.probabilities { rows * batch.vocab } else { 0 }],
         }
     }
 
@@ -114,8 +135,11 @@ impl Buffers {
             logprob: wanted.logprob.then_some(&mut self.logprob),
             raw_logprob: wanted.raw_logprob.then_some(&mut self.raw_logprob),
             rank: wanted.rank.then_some(&mut self.rank),
+            top: wanted.top.map(|n| Top { n, ids: &mut self.top_ids, logprobs: &mut self.top_logprobs }),
+            probabilities: wanted.probabilities.then_some(&mut self.probabilities),
         };
-        let input = match wanted.mask {
+        // Rows that share logits are never masked.
+        let input = match wanted.mask && batch.index.is_none() {
             true => Input::Mask(batch.logits_mut(&mut self.stored)),
             false => Input::Read(batch.logits()),
         };
@@ -125,6 +149,7 @@ impl Buffers {
     /// The first difference from what is right: the row, and what differs.
     pub(crate) fn difference(&self, right: &Buffers, batch: &Batch, wanted: &Wanted) -> Option<(usize, String)> {
         let capacity = wanted.candidates.unwrap_or(0);
+        let (draws, top) = (batch.params.draws as usize, wanted.top.unwrap_or(0));
         let row_words = |name: &str, found: &[u32], right: &[u32], per_row: usize| {
             let index = (0..right.len()).find(|&index| found[index] != right[index])?;
             let place = if per_row > 1 { format!(" {}", index % per_row) } else { String::new() };
@@ -146,10 +171,13 @@ impl Buffers {
             .or_else(|| row_words("candidate id", &self.ids, &right.ids, capacity))
             .or_else(|| row_floats("candidate logit", &self.logits, &right.logits, capacity))
             .or_else(|| row_floats("candidate logprob", &self.logprobs, &right.logprobs, capacity))
-            .or_else(|| row_words("token", &self.token, &right.token, 1))
-            .or_else(|| row_words("rank", &self.rank, &right.rank, 1))
-            .or_else(|| row_floats("logprob", &self.logprob, &right.logprob, 1))
-            .or_else(|| row_floats("raw logprob", &self.raw_logprob, &right.raw_logprob, 1))
+            .or_else(|| row_words("token", &self.token, &right.token, draws))
+            .or_else(|| row_words("rank", &self.rank, &right.rank, draws))
+            .or_else(|| row_floats("logprob", &self.logprob, &right.logprob, draws))
+            .or_else(|| row_floats("raw logprob", &self.raw_logprob, &right.raw_logprob, draws))
+            .or_else(|| row_words("top id", &self.top_ids, &right.top_ids, top))
+            .or_else(|| row_floats("top logprob", &self.top_logprobs, &right.top_logprobs, top))
+            .or_else(|| row_floats("probability", &self.probabilities, &right.probabilities, batch.vocab))
             .or_else(|| self.mask_difference(right, batch))
     }
 
@@ -157,7 +185,7 @@ impl Buffers {
         let index = (0..right.stored.len()).find(|&index| self.stored.bits(index) != right.stored.bits(index))?;
         let (found, right) = (self.stored.bits(index), right.stored.bits(index));
         let offset = index.saturating_sub(batch.start);
-        let (row, id) = ((offset / batch.stride).min(batch.rows - 1), offset % batch.stride);
+        let (row, id) = ((offset / batch.stride).min(batch.rows.saturating_sub(1)), offset % batch.stride);
         let what = if index < batch.start || id >= batch.vocab { "padding" } else { "masked logit" };
         Some((row, format!("{what} at element {index}, id {id}: bits {found:x} and must be {right:x}")))
     }
@@ -225,7 +253,7 @@ impl<B: Backend> Suite<B> {
     /// What differs, with the row's parameters and logits.
     pub fn compare(&mut self, batch: &Batch, answers: &[Answer], plan: &Plan, wanted: &Wanted) -> Result<(), String> {
         let mut right = Buffers::new(batch, wanted);
-        right.call(batch, wanted, |input, outputs| oracle::write(answers, input, outputs));
+        right.call(batch, wanted, |input, outputs| oracle::write(answers, input, &batch.params(), outputs));
         self.compare_with(batch, &right, plan, wanted)
     }
 
@@ -257,7 +285,7 @@ impl<B: Backend> Suite<B> {
             let answers = oracle::answers(&batch.logits(), &batch.params(), plans[0]);
             let wanted = Wanted::all(answers.iter().map(|answer| answer.kept).max().unwrap_or(0));
             let mut right = Buffers::new(batch, &wanted);
-            right.call(batch, &wanted, |input, outputs| oracle::write(&answers, input, outputs));
+            right.call(batch, &wanted, |input, outputs| oracle::write(&answers, input, &batch.params(), outputs));
             for plan in plans {
                 self.compare_with(batch, &right, plan, &wanted).unwrap_or_else(|difference| panic!("{difference}"));
             }
@@ -306,7 +334,7 @@ impl<B: Backend> Suite<B> {
             .unwrap_or_else(|error| panic!("{error}\n{plan:?}"))
     }
 
-    /// The drawn tokens.
+    /// The drawn tokens, draw `j` of row `r` at `r·draws + j`.
     ///
     /// # Panics
     /// If the backend refuses.

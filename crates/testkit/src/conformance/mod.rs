@@ -82,9 +82,14 @@ macro_rules! conformance {
                 invalid_parameters
                 plans_that_are_not_compiled_in
                 invalid_adjustments
+                too_many_first_candidates
                 wrong_lengths
                 every_plan
                 every_subset_of_outputs
+                several_draws
+                rows_that_share_logits
+                first_candidates
+                renormalised_probabilities
                 overflow_is_never_silent
                 batch_invariance
                 workspace_keeps_nothing
@@ -133,6 +138,6 @@ mod tests {
             assert!(listed.lines().any(|line| line.trim() == name), "{name} is not listed");
             count += 1;
         }
-        assert_eq!(count, 52);
+        assert_eq!(count, 57);
     }
 }

@@ -175,7 +175,7 @@ pub fn stage_emit<B: Backend>(make: impl Fn() -> B) {
             let widest = boundaries.iter().map(|boundary| boundary.kept as usize).max().unwrap_or(0);
             let wanted = match turn {
                 0 | 1 => Wanted::all(widest),
-                _ => Wanted::subset(random.bits() as u8, random.below(widest + 1)),
+                _ => Wanted::subset(random.bits() as u16, random.below(widest + 1)),
             };
             let (mut found, mut right) = (Buffers::new(&batch, &wanted), Buffers::new(&batch, &wanted));
             let emit = found.call(&batch, &wanted, |input, outputs| {

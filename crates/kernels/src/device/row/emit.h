@@ -4,7 +4,6 @@
 #define STATUS_POS_INF 2u
 #define STATUS_EMPTY 4u
 #define STATUS_OVERFLOW 8u
-#define NO_TOKEN 0xFFFFFFFFu
 
 DEVICE u32 status_of(const Row &row) {
     u32 status = facts.nan ? STATUS_NAN : 0;
@@ -37,33 +36,47 @@ DEVICE u32 key_of_kept(const Row &row, u32 id) {
     return block_max(key);
 }
 
-DEVICE void draw(Row &row, const Boundary &boundary, u64 mass) {
+// One of the row's draws. What they have in common was summed before.
+DEVICE void draw(const Row &row, const Boundary &boundary, u64 mass, u64 raw, u32 number) {
     const Call &call = row.call;
-    u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream), mass);
-    const Row &fixed = row;
+    u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream, number), mass);
     u32 id;
     if (row.listed)
         id = locate_in_gathered(row, target, [&](u64 candidate) {
-            return keeps(boundary, candidate) ? weight_of_key(fixed, candidate_key(candidate)) : 0;
+            return keeps(boundary, candidate) ? weight_of_key(row, candidate_key(candidate)) : 0;
         });
     else
         id = locate_in_row(row, target, [&](u32 id, u32 key) {
-            return keeps(boundary, candidate_of(key, id)) ? weight_of_key(fixed, key) : 0;
+            return keeps(boundary, candidate_of(key, id)) ? weight_of_key(row, key) : 0;
         });
     u32 key = key_of_kept(row, id);
     u32 distance = distance_bits(key_value(key), row.max, row.args.temperature);
     u32 rank = call.rank ? rank_of(row, candidate_of(key, id)) : 0;
-    u64 raw = call.raw_logprob ? mass_from(row, KEY_LEAST) : 0;
     if (thread_index() == 0) {
-        if (call.token) call.token[row.view.row] = id;
-        if (call.rank) call.rank[row.view.row] = rank;
-        if (call.logprob) call.logprob[row.view.row] = logprob_of(distance, ln_mass(mass));
-        if (call.raw_logprob) call.raw_logprob[row.view.row] = logprob_of(distance, ln_mass(raw));
+        u64 at = (u64)row.view.row * call.draws + number;
+        if (call.token) call.token[at] = id;
+        if (call.rank) call.rank[at] = rank;
+        if (call.logprob) call.logprob[at] = logprob_of(distance, ln_mass(mass));
+        if (call.raw_logprob) call.raw_logprob[at] = logprob_of(distance, ln_mass(raw));
     }
 }
 
-DEVICE float logprob_of_key(const Row &row, u32 key, u64 ln) {
-    return logprob_of(distance_bits(key_value(key), row.max, row.args.temperature), ln);
+DEVICE void draw_all(Row &row, const Boundary &boundary, u64 mass) {
+    u64 raw = row.call.raw_logprob ? mass_from(row, KEY_LEAST) : 0;
+#pragma unroll 1
+    for (u32 number = 0; number < row.call.draws; number++) draw(row, boundary, mass, raw, number);
+}
+
+// What draws from an empty row come to.
+DEVICE void draw_nothing(const Row &row) {
+    const Call &call = row.call;
+    u64 start = (u64)row.view.row * call.draws;
+    for (u64 at = start + thread_index(); at < start + call.draws; at += thread_count()) {
+        if (call.token) call.token[at] = NO_TOKEN;
+        if (call.rank) call.rank[at] = NO_TOKEN;
+        if (call.logprob) call.logprob[at] = bits_float(0xFF800000u);
+        if (call.raw_logprob) call.raw_logprob[at] = bits_float(0xFF800000u);
+    }
 }
 
 // Writes the first candidates of the kept, in order, as many as there is room for.
@@ -90,19 +103,11 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
         }
     }
     if (row.listed || shown.kept <= GATHER_CAPACITY) {
-        // Of many, all are sorted; of few, each one's rank is counted.
-        bool sorted = row.gathered_count > RANK_CAPACITY;
-        if (sorted) block_sort_candidates(row.gathered, row.gathered_count);
-        for (u32 i = thread_index(); i < row.gathered_count; i += thread_count()) {
-            u64 candidate = row.gathered[i];
-            if (!keeps(shown, candidate)) continue;
-            u32 rank = sorted ? i : 0;
-            for (u32 j = 0; j < row.gathered_count && !sorted; j++) rank += row.gathered[j] > candidate;
-            if (rank >= room) continue;
+        for_first(row, shown, room, [&](u32 rank, u64 candidate) {
             ids[rank] = candidate_id(candidate);
             logits[rank] = key_value(candidate_key(candidate));
             logprobs[rank] = logprob_of_key(row, candidate_key(candidate), ln);
-        }
+        });
         return;
     }
     // Wide: into the caller's memory in any order, and sorted there.
@@ -134,17 +139,15 @@ DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
 DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
     const Call &call = row.call;
     u32 at = row.view.row;
-    bool draws = call.token || call.logprob || call.raw_logprob || call.rank;
+    if (call.top_ids) write_top(row, boundary);
+    bool is_drawn = call.token || call.logprob || call.raw_logprob || call.rank;
     if (boundary.kept == 0) {
-        if (thread_index() == 0) {
-            if (call.token) call.token[at] = NO_TOKEN;
-            if (call.rank) call.rank[at] = NO_TOKEN;
-            if (call.logprob) call.logprob[at] = bits_float(0xFF800000u);
-            if (call.raw_logprob) call.raw_logprob[at] = bits_float(0xFF800000u);
-        }
-    } else if (draws || call.candidate_ids) {
+        if (is_drawn) draw_nothing(row);
+        if (call.probabilities) write_probabilities(row, boundary, 0);
+    } else if (is_drawn || call.candidate_ids || call.probabilities) {
         u64 mass = kept_mass_of(row, boundary);
-        if (draws) draw(row, boundary, mass);
+        if (is_drawn) draw_all(row, boundary, mass);
+        if (call.probabilities) write_probabilities(row, boundary, mass);
         if (call.candidate_ids) {
             write_candidates(row, boundary, mass);
             if (boundary.kept > call.capacity) status |= STATUS_OVERFLOW;

@@ -15,7 +15,7 @@ DEVICE float widen(Stored y) { return bits_float((u32)y << 16); }
 #endif
 #endif
 
-// One row as the passes read it.
+// One row as the passes read it: its logits, which other rows may share, and its number, which all else goes by.
 struct RowView {
     Stored *stored;
     u32 vocab;
