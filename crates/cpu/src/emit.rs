@@ -34,11 +34,7 @@ impl RowWork<'_, '_> {
         if boundary.kept == 0 {
             sink.write_no_token();
         } else if sink.candidates.is_some() || draws {
-            let listed = sink.candidates.is_some() || boundary.kept <= LISTED || self.listed;
-            if listed {
-                self.list(boundary);
-            }
-            let kept_mass = if listed { self.gathered_mass_where(|_| true) } else { self.row_mass(boundary) };
+            let (kept_mass, listed) = self.kept_mass(boundary, sink.candidates.is_some());
             if draws {
                 let target = target(self.random(), kept_mass);
                 let drawn = if listed { self.draw_listed(target) } else { self.draw_row(boundary, target) };
@@ -48,6 +44,18 @@ impl RowWork<'_, '_> {
         }
         if let Some(out) = &mut sink.status {
             **out = status;
+        }
+    }
+
+    /// The mass of what a boundary keeps, and whether the gathered set is just that, by ascending id: it is where those are few
+    /// or at hand, or the caller wants it.
+    pub(crate) fn kept_mass(&mut self, boundary: Boundary, wants_list: bool) -> (u64, bool) {
+        let listed = wants_list || boundary.kept <= LISTED || self.listed;
+        if listed {
+            self.list(boundary);
+            (self.gathered_mass_where(|_| true), true)
+        } else {
+            (self.row_mass(boundary), false)
         }
     }
 

@@ -95,3 +95,8 @@ fn quick_weights() {
 fn rest_bounds() {
     functions::rest_bounds(&Gpu::new(), RANDOM);
 }
+
+#[test]
+fn draft_decisions() {
+    functions::draft_decisions(&Gpu::new(), RANDOM);
+}

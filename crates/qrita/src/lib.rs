@@ -48,6 +48,9 @@
 //! # Ok::<(), qrita::BuildError>(())
 //! ```
 //!
+//! [`Sampler::verify`] is for speculative decoding: it accepts or replaces draft tokens so that what comes out has the
+//! target's law exactly.
+//!
 //! # Bad input
 //!
 //! A parameter out of range, or a slice of the wrong length, is an [`Error`] that names it; nothing was written. Bad
@@ -83,10 +86,10 @@ mod sampler;
 
 pub use kind::{Availability, BackendKind, UnknownBackend, available};
 pub use qrita_core::{
-    Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, Cut, Dtype, Error, Features, Filtered, Input, Key,
-    Logit, Logits, LogitsMut, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param, Params, Penalties, Plan, Row, RowMut,
-    RowParams, Sampled, Search, Shape, Sparse, Status, Ties, Truncated, Truncation, bf16, f16, logarithm, philox,
-    weight, with_dtype,
+    Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, ChainOutputs, Chains, Cut, Dtype, Error, Features,
+    Filtered, Input, Key, Logit, Logits, LogitsMut, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param, Params, Penalties,
+    Plan, Row, RowMut, RowParams, Sampled, Search, Shape, Side, Sparse, Status, Ties, Truncated, Truncation, bf16, f16,
+    logarithm, philox, verify, weight, with_dtype,
 };
 #[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
 pub use qrita_delta_tables::DeltaTables;

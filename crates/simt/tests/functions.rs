@@ -70,3 +70,8 @@ fn quick_weights() {
 fn rest_bounds() {
     functions::rest_bounds(&device(), RANDOM);
 }
+
+#[test]
+fn draft_decisions() {
+    functions::draft_decisions(&device(), RANDOM);
+}

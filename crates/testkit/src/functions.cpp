@@ -24,7 +24,7 @@ KERNEL functions(ARGUMENT(FunctionsCall) call) {
     case 1: value = float_bits(logprob_of((u32)a, b)); break;
     case 2: value = ln_mass(a); break;
     case 3: value = need_of(bits_float((u32)a), b); break;
-    case 4: value = random_bits(a, b, (u32)c); break;
+    case 4: value = random_bits(a, b, (u32)c, (u32)(c >> 32)); break;
     case 5: value = weight_at(scale_of(bits_float((u32)(a >> 32)), bits_float((u32)b)), bits_float((u32)a)); break;
     case 6: {
         float y = bits_float((u32)a), greatest = bits_float((u32)(a >> 32));
@@ -32,6 +32,17 @@ KERNEL functions(ARGUMENT(FunctionsCall) call) {
         double term = rest_term(y, greatest, div_rn(LOG2_OF_E, temperature));
         Rest rest = bound_rest(term, greatest, max, temperature, 1);
         value = (u64)rest.is_known << 1 | (rest.least <= c && c <= rest.most);
+        break;
+    }
+    case 7: value = accepts(a, Share{b, c}, Share{c >> 7, b}); break;
+    case 8: {
+        Wide excess = excess_of(Share{a, b}, Share{b, c});
+        value = excess.low + 3 * excess.high;
+        break;
+    }
+    case 9: {
+        Wide upper = upper_of(a, sum_of(Wide{b, c}, Wide{c, b}));
+        value = upper.low + 3 * upper.high;
         break;
     }
     }

@@ -1,5 +1,5 @@
 //! The functions that decide, as a device computes them, against core's: weight, logarithm, log-probability, top-p's need,
-//! random bits.
+//! random bits, and the wide integers that decide about draft tokens.
 //!
 //! A device compiles its source and [`SOURCE`] as one text and lends itself as [`Evaluate`]. Where it is fast enough
 //! `step` is 1, and the comparison of weights and log-probabilities visits every non-positive f32. Core's own functions are
@@ -7,6 +7,7 @@
 
 use qrita_core::logarithm::{Logprob, ln_mass};
 use qrita_core::philox;
+use qrita_core::verify::{Share, accepts, excess, upper};
 use qrita_core::weight::{self, ONE, need, weight};
 use rayon::prelude::*;
 
@@ -58,6 +59,9 @@ enum Function {
     RandomBits,
     QuickWeight,
     RestHolds,
+    Accepts,
+    Excess,
+    Upper,
 }
 
 /// Compares the values at `first`, `first + step`, … below `end`.
@@ -171,13 +175,15 @@ pub fn needs(device: &impl Evaluate, random: usize) {
 /// and `random` others.
 pub fn random_bits(device: &impl Evaluate, random: usize) {
     listed(device, Function::RandomBits, &[[0; 3]], |_| 0xE169_C58D_6627_E8D5);
-    let right = |[seed, position, stream]: [u64; 3]| philox::random(seed, position, stream as u32, 0);
+    // The draw is above the stream.
+    let right =
+        |[seed, position, stream]: [u64; 3]| philox::random(seed, position, stream as u32, (stream >> 32) as u32);
     let ends = [0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 63, u64::MAX];
-    let streams = [0, 1, 1 << 31, u64::from(u32::MAX)];
+    let streams = [0, 1, 1 << 31, u64::from(u32::MAX), u64::from(u32::MAX - 1) << 32, u64::MAX];
     let pairs = ends.iter().flat_map(|&seed| ends.map(|position| (seed, position)));
     let all = pairs.flat_map(|(seed, position)| streams.map(|stream| [seed, position, stream]));
     listed(device, Function::RandomBits, &all.collect::<Vec<_>>(), right);
-    let draw = |random: &mut Random| [random.bits(), random.bits(), random.bits() >> 32];
+    let draw = |random: &mut Random| [random.bits(), random.bits(), random.bits()];
     drawn(device, Function::RandomBits, random, draw, right);
 }
 
@@ -219,6 +225,37 @@ pub fn rest_bounds(device: &impl Evaluate, random: usize) {
         [pair(y, greatest), pair(max, temperature), weight]
     };
     drawn(device, Function::RestHolds, random, draw, |_| 3);
+}
+
+/// What decides about draft tokens: acceptance, excess, and the upper half of a product of 64 by 128 bits, at the ends of
+/// every word and at `random` others, of any length.
+pub fn draft_decisions(device: &impl Evaluate, random: usize) {
+    let ends = [0, 1, (1 << 32) - 1, 1 << 32, 1 << 42, (1 << 63) - 1, 1 << 63, u64::MAX];
+    let all: Vec<[u64; 3]> =
+        ends.iter().flat_map(|&a| ends.iter().flat_map(move |&b| ends.map(|c| [a, b, c]))).collect();
+    let draw = |random: &mut Random| [0; 3].map(|_| random.bits() >> random.below(64));
+    for (function, right) in DRAFT_DECISIONS {
+        listed(device, function, &all, right);
+        drawn(device, function, random, draw, right);
+    }
+}
+
+/// The right value for three arguments.
+type Right = fn([u64; 3]) -> u64;
+
+/// As `functions.cpp` has them.
+const DRAFT_DECISIONS: [(Function, Right); 3] = [
+    (Function::Accepts, |[a, b, c]| accepts(a, Share { weight: b, mass: c }, Share { weight: c >> 7, mass: b }).into()),
+    (Function::Excess, |[a, b, c]| fold(excess(Share { weight: a, mass: b }, Share { weight: b, mass: c }))),
+    (Function::Upper, |[a, b, c]| {
+        let wide = |low, high| u128::from(high) << 64 | u128::from(low);
+        fold(upper(a, wide(b, c).wrapping_add(wide(c, b))))
+    }),
+];
+
+/// Both halves in one.
+fn fold(wide: u128) -> u64 {
+    (wide as u64).wrapping_add(((wide >> 64) as u64).wrapping_mul(3))
 }
 
 /// A logit of any magnitude, or of a usual one.
@@ -289,6 +326,9 @@ mod tests {
                 Function::RandomBits,
                 Function::QuickWeight,
                 Function::RestHolds,
+                Function::Accepts,
+                Function::Excess,
+                Function::Upper,
             ];
             let function = functions[call.function as usize];
             for (i, output) in outputs.iter_mut().enumerate() {
@@ -302,13 +342,17 @@ mod tests {
                     }
                     Function::LnMass => ln_mass(a),
                     Function::Need => need(f32::from_bits(a as u32), b),
-                    Function::RandomBits => philox::random(a, b, c as u32, 0),
+                    Function::RandomBits => philox::random(a, b, c as u32, (c >> 32) as u32),
                     Function::QuickWeight => {
                         let [y, max, temperature] = [a, a >> 32, b].map(|bits| f32::from_bits(bits as u32));
                         weight(weight::distance(y, max, temperature))
                     }
                     Function::RestHolds => 3,
-                } + u64::from(self.0 == Some((function, a)));
+                    Function::Accepts => DRAFT_DECISIONS[0].1([a, b, c]),
+                    Function::Excess => DRAFT_DECISIONS[1].1([a, b, c]),
+                    Function::Upper => DRAFT_DECISIONS[2].1([a, b, c]),
+                }
+                .wrapping_add(u64::from(self.0 == Some((function, a))));
             }
         }
     }
@@ -324,6 +368,7 @@ mod tests {
         random_bits(device, RANDOM);
         quick_weights(device, RANDOM);
         rest_bounds(device, RANDOM);
+        draft_decisions(device, RANDOM);
     }
 
     #[test]
@@ -349,6 +394,9 @@ mod tests {
             (Function::RandomBits, u64::MAX),
             (Function::RandomBits, 0),
             (Function::QuickWeight, pair(f32::MIN, 1.0)),
+            (Function::Accepts, 1 << 63),
+            (Function::Excess, u64::MAX),
+            (Function::Upper, 1),
         ];
         for wrong in wrong {
             let panic = catch_unwind(AssertUnwindSafe(|| all(&Host(Some(wrong))))).expect_err("it goes unnoticed");

@@ -39,7 +39,7 @@ DEVICE u32 key_of_kept(const Row &row, u32 id) {
 
 DEVICE void draw(Row &row, const Boundary &boundary, u64 mass) {
     const Call &call = row.call;
-    u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream), mass);
+    u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream, 0), mass);
     const Row &fixed = row;
     u32 id;
     if (row.listed)
@@ -141,9 +141,12 @@ DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
             if (call.rank) call.rank[at] = NO_TOKEN;
             if (call.logprob) call.logprob[at] = bits_float(0xFF800000u);
             if (call.raw_logprob) call.raw_logprob[at] = bits_float(0xFF800000u);
+            if (call.laws) call.laws[at] = Law{0, status, KEY_NEGATIVE_INFINITY, boundary.key, boundary.id};
         }
-    } else if (draws || call.candidate_ids) {
+    } else if (draws || call.candidate_ids || call.laws) {
         u64 mass = kept_mass_of(row, boundary);
+        if (call.laws && thread_index() == 0)
+            call.laws[at] = Law{mass, status, candidate_key(row.first), boundary.key, boundary.id};
         if (draws) draw(row, boundary, mass);
         if (call.candidate_ids) {
             write_candidates(row, boundary, mass);

@@ -1,8 +1,8 @@
 // Random bits: Philox4x32-10, `philox.rs` of qrita-core.
 
-// The 64 bits of a row's first draw.
-DEVICE_CALL u64 random_bits(u64 seed, u64 position, u32 stream) {
-    u32 a = (u32)position, b = (u32)(position >> 32), c = stream, d = 0;
+// The 64 bits of a row's draw: 0 is that of an ordinary call.
+DEVICE_CALL u64 random_bits(u64 seed, u64 position, u32 stream, u32 draw) {
+    u32 a = (u32)position, b = (u32)(position >> 32), c = stream, d = draw;
     u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
     for (int round = 0; round < 10; round++) {
         u64 left = multiply_wide(a, 0xD2511F53u), right = multiply_wide(c, 0xCD9E8D57u);
