@@ -281,6 +281,16 @@ impl CudaSampler {
         self
     }
 
+    /// What its kernel of all stages is compiled for.
+    pub(crate) fn specialization(&self) -> &Specialization {
+        &self.whole_is
+    }
+
+    /// The device's context.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// The type of its logits.
     pub fn dtype(&self) -> Dtype {
         self.whole_is.dtype
@@ -366,12 +376,25 @@ impl CudaSampler {
         outputs: &DeviceOutputs,
         workspace: DeviceWorkspace,
     ) -> Result<(), Error> {
+        let Some(call) = self.call(batch, params, outputs, workspace)? else { return Ok(()) };
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_call(stream, &call) }
+    }
+
+    /// The argument of a launch, checked; `None` for a batch of no rows.
+    pub(crate) fn call(
+        &self,
+        batch: &DeviceBatch,
+        params: &LaunchParams,
+        outputs: &DeviceOutputs,
+        workspace: DeviceWorkspace,
+    ) -> Result<Option<Call>, Error> {
         let &DeviceBatch { logits, rows, vocab, stride } = batch;
         // Whether memory has the batch is the caller's to know.
         Shape { rows, vocab, stride }.validate(usize::MAX)?;
         let batch_rows = batch_rows(rows)?;
         if rows == 0 {
-            return Ok(());
+            return Ok(None);
         }
         is_aligned("logits' address", logits, self.whole_is.dtype.size())?;
         is_aligned("parameters' address", params.row_args, 8)?;
@@ -424,7 +447,15 @@ impl CudaSampler {
             ..Call::default()
         };
         layout.place(workspace.address, workspace.address + layout.zeroed_bytes() as u64, &mut call);
-        let shape = self.shape(&call);
+        Ok(Some(call))
+    }
+
+    /// Launches a call that was checked.
+    ///
+    /// # Safety
+    /// As in [`launch`](CudaSampler::launch).
+    pub(crate) unsafe fn launch_call(&self, stream: CUstream, call: &Call) -> Result<(), Error> {
+        let shape = self.shape(call);
         self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
         let launch = |kernel, Launch { specialization, blocks, call }: Launch, start| {
             // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks. What starts
@@ -433,7 +464,7 @@ impl CudaSampler {
         };
         let most_blocks = policy::blocks(self.context.multiprocessors());
         if let Some(split) = shape.split() {
-            let [first, second] = split_launches(&self.whole_is, split, most_blocks, &call);
+            let [first, second] = split_launches(&self.whole_is, split, most_blocks, call);
             // Every shape that may be chosen was compiled for: a launch does not compile.
             let Some(first_kernel) = self.first_kernel(split.threads) else {
                 return Err(failed(format!("no kernel was compiled for launches of {shape}")));
@@ -444,8 +475,8 @@ impl CudaSampler {
             let start = if is_small && self.context.starts_early() { Start::Early } else { Start::InOrder };
             return launch(&self.second, second, start);
         }
-        let blocks = row_blocks(&self.plan(), batch_rows, most_blocks);
-        launch(&self.whole, Launch { specialization: self.whole_is, blocks, call }, Start::InOrder)
+        let blocks = row_blocks(&self.plan(), call.rows, most_blocks);
+        launch(&self.whole, Launch { specialization: self.whole_is, blocks, call: *call }, Start::InOrder)
     }
 }
 
@@ -459,7 +490,7 @@ pub(crate) fn specializations(dtype: Dtype, plan: Plan, adjusted: bool, of_first
 }
 
 /// Refuses an address that no element can lie at.
-fn is_aligned(what: &'static str, address: u64, size: usize) -> Result<(), Error> {
+pub(crate) fn is_aligned(what: &'static str, address: u64, size: usize) -> Result<(), Error> {
     if address.is_multiple_of(size as u64) {
         return Ok(());
     }

@@ -105,9 +105,9 @@ pub mod cpu {
 #[cfg(feature = "cuda")]
 pub mod cuda {
     pub use qrita_cuda::{
-        Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, DeviceAdjustments, DeviceBatch,
-        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceWorkspace, LaunchParams, LaunchShape, Operation, RowArgs,
-        TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning, TuningError, ViewCandidates, ViewInput,
-        ViewOutputs, backend, cudarc, tune,
+        Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, CudaVerifier, DeviceAdjustments, DeviceBatch,
+        DeviceCandidates, DeviceChainOutputs, DeviceChains, DeviceOutputs, DeviceSparse, DeviceWorkspace, LaunchParams,
+        LaunchShape, Operation, RowArgs, TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning,
+        TuningError, ViewCandidates, ViewInput, ViewOutputs, backend, cudarc, tune,
     };
 }
