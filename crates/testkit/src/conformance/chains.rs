@@ -288,16 +288,18 @@ pub fn some_wide_chains<B: Backend>(suite: &mut Suite<B>, vocabs: &[usize]) {
             let values: Vec<f32> = kinds.iter().flat_map(|&kind| rows::row(kind, vocab, u64::from(k) + 1)).collect();
             let noise = |(i, y): (usize, &f32)| y + 0.25 * ((i * 7919 % 13) as f32 - 6.0) / 6.0;
             let noisy: Vec<f32> = values[..3 * vocab].iter().enumerate().map(noise).collect();
-            let side = |values: &[f32], position: &[u64]| {
+            let side = |values: &[f32], vocab: usize, position: &[u64]| {
                 Batch::of(Stored::narrow(values, dtype), vocab).with(|params| {
                     (params.top_k, params.top_p) = (vec![k], vec![p]);
                     params.position = position.to_vec();
                 })
             };
             // Two drafts, then one: the rows of the second request are Plateaus and Equal.
-            let (draft, target) = (side(&noisy, &[0, 1, 3]), side(&values, &[0, 1, 2, 3, 4]));
-            for seed in 0..3u64 {
-                let (draft, mut target) = (draft.clone(), target.clone());
+            let target = side(&values, vocab, &[0, 1, 2, 3, 4]);
+            for (seed, cut) in [(0u64, 0), (1, 0), (2, 1500), (3, 1500)] {
+                let shorter: Vec<f32> = noisy.chunks(vocab).flat_map(|row| &row[..vocab - cut]).copied().collect();
+                let draft = side(&shorter, vocab - cut, &[0, 1, 3]);
+                let mut target = target.clone();
                 target.params.seed = vec![seed];
                 let drawn = crate::oracle::answers(&draft.logits(), &draft.params(), &Plan::default());
                 let tokens = drawn.iter().map(|answer| answer.drawn.map_or(NO_TOKEN, |drawn| drawn.token)).collect();
