@@ -14,7 +14,9 @@ const MAX_THREADS: u32 = 256;
 
 const WARPS: [u32; 2] = [32, 64];
 const DTYPES: u32 = 3;
-const STAGES: u32 = 8;
+const STAGES: u32 = 9;
+/// The stage whose argument is another: chains.
+const VERIFY: u32 = 8;
 /// Stages that most launches are of: stream, finish, cut.
 const BUSY: [u32; 3] = [5, 6, 7];
 /// Copies of their kernels: as many tests can run one at once, see `hooks.h`.
@@ -92,7 +94,8 @@ fn main() {
                     let defines = [("WARP", warp), ("DTYPE", dtype), ("STAGE", stage), ("THREADS", MAX_THREADS)];
                     // The entry has the same name in each: it becomes one of its own.
                     let rest = format!("#define {ENTRY} {name}_entry\n{rest}");
-                    let after = format!("SIMT_KERNEL({name}, {name}_entry, Call)");
+                    let argument = if stage == VERIFY { "ChainCall" } else { "Call" };
+                    let after = format!("SIMT_KERNEL({name}, {name}_entry, {argument})");
                     kernels.file(unit(&folder, &name, &defines, &rest, &after));
                     declarations += &format!("    static {name}: Kernel;\n");
                     table += &format!("unsafe {{ &{name} }}, ");

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::chains::{ChainOutputs, Chains};
 use crate::error::Error;
 use crate::logits::{Input, Logits};
 use crate::outputs::{Candidates, NO_TOKEN, Outputs};
@@ -95,6 +96,20 @@ pub trait Backend {
         params: &Params<'_>,
         plan: &Plan,
         outputs: &mut Outputs<'_>,
+        workspace: &mut Self::Workspace,
+    ) -> Result<(), Error>;
+
+    /// Verifies chains of draft tokens (speculative decoding): the contract's section 11. The plan is that of both sides'
+    /// rows.
+    ///
+    /// # Errors
+    /// Offsets, rows or parameters out of range, a plan that is not compiled in, slices that do not fit the batch, or a
+    /// device's failure.
+    fn verify(
+        &self,
+        chains: &Chains<'_>,
+        plan: &Plan,
+        outputs: &mut ChainOutputs<'_>,
         workspace: &mut Self::Workspace,
     ) -> Result<(), Error>;
 

@@ -1,5 +1,6 @@
 //! Every error names what was wrong, where, and with what value. An error means that no buffer was written.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 
 /// Why a call was refused. Nothing was launched and the caller's buffers are untouched.
@@ -64,6 +65,9 @@ pub enum Error {
         /// What failed, and what to do about it where that is known.
         message: String,
     },
+    /// The draft rows of a verification have this fault; those of the target rows are not wrapped.
+    #[error("draft rows: {0}")]
+    Draft(Box<Error>),
 }
 
 impl Error {

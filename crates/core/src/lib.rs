@@ -2,7 +2,7 @@
 //!
 //! This crate holds what every backend must agree on, bit for bit: the types of a call ([`Logits`], [`Params`],
 //! [`Plan`], [`Outputs`]), the integer [`weight`], the integer [`logarithm`], the random bits ([`philox`]), the ordered
-//! [`Key`], and the [`Backend`] trait that names the stages of the algorithm (arXiv 2602.01518): truncate, search,
+//! [`Key`], what decides about draft tokens ([`verify`]), and the [`Backend`] trait that names the stages of the algorithm (arXiv 2602.01518): truncate, search,
 //! dedup, emit. It has no I/O, no threads and needs no `std`. The contract in words is `docs/contract.md`.
 //!
 //! The Cargo features `truncation`, `quaternary`, `duplicates` and `autotune` say which choices of a [`Plan`] there are,
@@ -26,6 +26,7 @@ extern crate std;
 
 mod adjust;
 mod backend;
+mod chains;
 mod error;
 mod key;
 pub mod logarithm;
@@ -37,16 +38,18 @@ mod plan;
 pub mod probability;
 mod stages;
 mod status;
+pub mod verify;
 pub mod weight;
 
 pub use adjust::{Adjustments, Bitmask, Penalties, RowAdjustments, RowPenalties, Sparse};
 pub use backend::{Backend, Filtered, Sampled};
+pub use chains::{ChainOutputs, Chains, Side};
 pub use error::Error;
 pub use half::{bf16, f16};
 pub use key::{Candidate, Key};
 pub use logits::{Dtype, Input, Logit, Logits, LogitsMut, MAX_VOCAB, Row, RowMut, Shape};
 pub use outputs::{Candidates, MAX_TOP, NO_TOKEN, Outputs, Top};
-pub use params::{Order, Param, Params, RowParams, Ties};
+pub use params::{MAX_DRAWS, Order, Param, Params, RowParams, Ties};
 pub use plan::{Features, Plan, Search, Truncation};
 pub use stages::{Boundary, Cut, Truncated};
 pub use status::Status;

@@ -104,6 +104,12 @@ pub enum Order {
     Joint,
 }
 
+/// How many tokens may be drawn from a row: the last two numbers of a draw are those of a
+/// [chain's](crate::verify) decisions.
+pub const MAX_DRAWS: u32 = crate::verify::REJECT_DRAW;
+
+const DRAWS: &str = "from 1 to 4294967294";
+
 /// The parameters of a batch. The default filters nothing and draws one token, at temperature 1 and seed 0.
 ///
 /// ```
@@ -215,7 +221,7 @@ impl<'a> Params<'a> {
         self.seed.check("seed", rows, "a 64-bit number", |_| true)?;
         self.position.check("position", rows, "a 64-bit number", |_| true)?;
         self.stream.check("stream", rows, "a 32-bit number", |_| true)?;
-        Param::All(self.draws).check("draws", rows, "at least 1", |&draws| draws > 0)?;
+        Param::All(self.draws).check("draws", rows, DRAWS, |&draws| (1..=MAX_DRAWS).contains(&draws))?;
         self.adjustments.validate(rows, logits.vocab())
     }
 

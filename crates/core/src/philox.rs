@@ -27,7 +27,7 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// The 64 random bits of one draw: key = `seed`, counter = (`position`, `stream`, `draw`), low words first.
 ///
 /// `position` is the row's place in its own sequence, `stream` tells apart independent uses of one seed, `draw` counts
-/// several draws at one position.
+/// several draws at one position; its last two words are those of [`verify`](crate::verify).
 pub fn random(seed: u64, position: u64, stream: u32, draw: u32) -> u64 {
     let [low, high, ..] =
         philox4x32_10([position as u32, (position >> 32) as u32, stream, draw], [seed as u32, (seed >> 32) as u32]);

@@ -3,17 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qrita_core::{
-    Backend, Boundary, Cut, Error, Features, Input, Key, Logits, Outputs, Params, Plan, RowParams, Status, Truncated,
+    Backend, Boundary, ChainOutputs, Chains, Cut, Error, Features, Input, Key, Logits, Outputs, Params, Plan,
+    RowParams, Status, Truncated,
 };
 #[cfg(feature = "truncation")]
 use qrita_delta_tables::DeltaTables;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use crate::chain;
 use crate::effective::Effective;
 use crate::emit;
 use crate::exec::{Exec, over_rows};
 use crate::row::{Gathered, RowWork};
-use crate::sink::{Sink, Source};
+use crate::sink::{ChainSink, Sink, Source};
 use crate::vector::{Isa, Kernels, Seen};
 use crate::workspace::{Slot, Workspace};
 
@@ -122,12 +124,18 @@ impl CpuBackend {
         self.isa
     }
 
-    fn kernels(&self) -> &'static Kernels {
+    pub(crate) fn kernels(&self) -> &'static Kernels {
         self.isa.kernels().expect("an instruction set is chosen only when the processor has it")
     }
 
     /// A row in work.
-    fn row_work<'a, 'w>(&'a self, y: Effective<'a>, params: RowParams, plan: &Plan, exec: Exec<'w>) -> RowWork<'a, 'w> {
+    pub(crate) fn row_work<'a, 'w>(
+        &'a self,
+        y: Effective<'a>,
+        params: RowParams,
+        plan: &Plan,
+        exec: Exec<'w>,
+    ) -> RowWork<'a, 'w> {
         RowWork::new(
             y,
             params,
@@ -294,6 +302,31 @@ impl Backend for CpuBackend {
             let prefix = work.search();
             (work.dedup(prefix), status)
         })
+    }
+
+    fn verify(
+        &self,
+        chains: &Chains<'_>,
+        plan: &Plan,
+        outputs: &mut ChainOutputs<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        chains.validate()?;
+        plan.validate(FEATURES)?;
+        outputs.validate(chains)?;
+        let sink = ChainSink::new(outputs, chains);
+        let logits = chains.draft.logits.rows() * chains.draft.logits.vocab()
+            + chains.target.logits.rows() * chains.target.logits.vocab();
+        let each = logits / chains.requests().max(1);
+        self.each_row((chains.requests(), each), plan, workspace, |mut exec, request| {
+            let walked = chain::walk(self, chains, request, plan, &mut exec, |row, token| {
+                // SAFETY: `each_row` calls this once for each request, whose target rows are no other's.
+                unsafe { sink.write_token(row, token) };
+            });
+            // SAFETY: as above.
+            unsafe { sink.write_end(request, walked) };
+        });
+        Ok(())
     }
 }
 

@@ -38,11 +38,7 @@ impl RowWork<'_, '_> {
         if boundary.kept == 0 {
             sink.write_no_token();
         } else if sink.candidates.is_some() || sink.probabilities.is_some() || is_drawn {
-            let listed = sink.candidates.is_some() || boundary.kept <= LISTED || self.listed;
-            if listed {
-                self.list(boundary);
-            }
-            let kept_mass = if listed { self.gathered_mass_where(|_| true) } else { self.row_mass(boundary) };
+            let (kept_mass, listed) = self.kept_mass(boundary, sink.candidates.is_some());
             if is_drawn {
                 self.draw(boundary, listed, kept_mass, sink);
             }
@@ -78,6 +74,18 @@ impl RowWork<'_, '_> {
             if let (Some(out), Some(law)) = (&mut sink.raw_logprob, &raw_law) {
                 out[draw] = law.of(d);
             }
+        }
+    }
+
+    /// The mass of what a boundary keeps, and whether the gathered set is just that, by ascending id: it is where those are few
+    /// or at hand, or the caller wants it.
+    pub(crate) fn kept_mass(&mut self, boundary: Boundary, wants_list: bool) -> (u64, bool) {
+        let listed = wants_list || boundary.kept <= LISTED || self.listed;
+        if listed {
+            self.list(boundary);
+            (self.gathered_mass_where(|_| true), true)
+        } else {
+            (self.row_mass(boundary), false)
         }
     }
 

@@ -41,6 +41,15 @@ impl<'a> Exec<'a> {
         Exec { pool: Some(pool), slots }
     }
 
+    /// The same threads, borrowed for a shorter time.
+    pub(crate) fn reborrow(&mut self) -> Exec<'_> {
+        Exec {
+            #[cfg(feature = "autotune")]
+            pool: self.pool,
+            slots: self.slots,
+        }
+    }
+
     /// Runs `part` for consecutive ranges that make up `0 .. len`, in the order of the slots. Ranges start at tiles.
     pub(crate) fn pass(&mut self, len: usize, part: impl Fn(&mut Slot, Range<usize>) + Sync) {
         #[cfg(feature = "autotune")]

@@ -13,6 +13,7 @@
 #![deny(missing_docs)]
 
 mod backend;
+mod chain;
 mod dedup;
 mod effective;
 mod emit;

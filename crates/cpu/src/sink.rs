@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
-use qrita_core::{Input, Logit, Logits, NO_TOKEN, Outputs, Row, RowMut, Shape, Status};
+use qrita_core::{ChainOutputs, Chains, Input, Logit, Logits, NO_TOKEN, Outputs, Row, RowMut, Shape, Status};
+
+use crate::chain::Walked;
 
 /// The outputs of one row.
 #[derive(Default)]
@@ -143,6 +145,51 @@ impl<'a> Sink<'a> {
                 top: self.top.as_ref().map(|(ids, logprobs)| RowTop { ids: ids.row(row), logprobs: logprobs.row(row) }),
                 probabilities: self.probabilities.as_ref().map(|out| out.row(row)),
             }
+        }
+    }
+}
+
+/// The outputs of chains, to be written request by request.
+pub(crate) struct ChainSink<'a> {
+    accepted: Option<Rows<'a, u32>>,
+    tokens: Option<Rows<'a, u32>>,
+    status: Option<Rows<'a, Status>>,
+}
+
+impl<'a> ChainSink<'a> {
+    /// The outputs were validated for these chains.
+    pub(crate) fn new(outputs: &'a mut ChainOutputs<'_>, chains: &Chains<'_>) -> Self {
+        let requests = chains.requests();
+        ChainSink {
+            accepted: outputs.accepted.as_deref_mut().map(|out| Rows::new(out, 1, requests)),
+            tokens: outputs.tokens.as_deref_mut().map(|out| Rows::new(out, 1, chains.target.logits.rows())),
+            status: outputs.status.as_deref_mut().map(|out| Rows::new(out, 1, requests)),
+        }
+    }
+
+    /// Writes the token of a target row.
+    ///
+    /// # Safety
+    /// Nobody else writes that of the same row at the same time.
+    pub(crate) unsafe fn write_token(&self, row: usize, token: u32) {
+        if let Some(tokens) = &self.tokens {
+            // SAFETY: the loan ends here, and by the caller's promise it is the row's only one.
+            unsafe { tokens.row(row)[0] = token };
+        }
+    }
+
+    /// Writes what came of a request.
+    ///
+    /// # Safety
+    /// Nobody else writes that of the same request at the same time.
+    pub(crate) unsafe fn write_end(&self, request: usize, walked: Walked) {
+        if let Some(accepted) = &self.accepted {
+            // SAFETY: the loan ends here, and by the caller's promise it is the request's only one.
+            unsafe { accepted.row(request)[0] = walked.accepted };
+        }
+        if let Some(status) = &self.status {
+            // SAFETY: as above.
+            unsafe { status.row(request)[0] = walked.status };
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use qrita_core::{Backend, Candidates, Logits, LogitsMut, Outputs, Params, Plan};
+use qrita_core::{Backend, Candidates, ChainOutputs, Chains, Logits, LogitsMut, Outputs, Params, Plan, Side};
 use qrita_cpu::{CpuBackend, Workspace};
 use qrita_testkit::rows::{RowKind, row};
 
@@ -101,6 +101,31 @@ fn no_allocation_after_warm_up() {
             run(&backend, &row, &params, &mut room, &mut workspace);
             let before = ALLOCATIONS.get();
             run(&backend, &row, &params, &mut room, &mut workspace);
+            assert_eq!(ALLOCATIONS.get(), before, "{kind:?} {params:?}");
+        }
+    }
+}
+
+#[test]
+fn chains_do_not_allocate_after_warm_up() {
+    let backend = CpuBackend::with_threads(1).unwrap();
+    let mut workspace = backend.workspace();
+    for kind in KINDS {
+        let rows = row(kind, 2 * VOCAB, 3);
+        for params in params() {
+            let draft = Side { logits: Logits::new(&rows[..VOCAB], VOCAB).unwrap(), params };
+            let target = Side { logits: Logits::new(&rows, VOCAB).unwrap(), params };
+            let mut verify = |token| {
+                let (mut accepted, mut tokens) = ([0], [0; 2]);
+                let mut outputs =
+                    ChainOutputs { accepted: Some(&mut accepted), tokens: Some(&mut tokens), status: None };
+                let chains = Chains { offsets: &[0, 1], tokens: &[token], draft, target };
+                backend.verify(&chains, &Plan::default(), &mut outputs, &mut workspace).unwrap();
+            };
+            // The first may be accepted; the second is no token.
+            [0, u32::MAX].into_iter().for_each(&mut verify);
+            let before = ALLOCATIONS.get();
+            [0, u32::MAX].into_iter().for_each(&mut verify);
             assert_eq!(ALLOCATIONS.get(), before, "{kind:?} {params:?}");
         }
     }

@@ -85,6 +85,7 @@ fn kernels() -> Vec<Specialization> {
                 add(Plan::default(), dtype, Stage::Finish, adjusted);
                 add(Plan::default(), dtype, Stage::Dedup, adjusted);
                 add(Plan::default(), dtype, Stage::Emit, adjusted);
+                add(Plan::default(), dtype, Stage::Verify, adjusted);
             }
             add(plan, dtype, Stage::Truncate, false);
             add(plan, dtype, Stage::Search, false);

@@ -119,6 +119,8 @@ fn groups(all: bool) -> Vec<Group> {
         for (name, plan) in named {
             group(name, &DTYPES, &[plan], whole_or_streamed(&plan), false);
         }
+        group("chains of draft tokens", &DTYPES, &[Plan::default()], &[Stage::Verify], false);
+        group("chains, adjusted", &DTYPES, &[Plan::default()], &[Stage::Verify], true);
         if all || architecture == EVERY_PLAN_ON {
             let every_plan: Vec<Plan> = Plan::all().collect();
             let dtypes = if all { &DTYPES[..] } else { &DTYPES[..1] };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use qrita_core::Error;
-use qrita_kernels::{Call, Device, Specialization, Split};
+use qrita_kernels::{Call, ChainCall, Device, Specialization, Split};
 
 use crate::context::{Context, driver};
 use crate::launch::{Start, launch_kernel};
@@ -54,6 +54,20 @@ impl CudaDevice {
     /// Its stream.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
+    }
+}
+
+impl CudaDevice {
+    /// Launches a kernel on the device's stream.
+    ///
+    /// # Safety
+    /// As in [`launch_kernel`].
+    unsafe fn run<T: Copy>(&self, specialization: &Specialization, blocks: u32, argument: &T) -> Result<(), Error> {
+        let kernel = self.context.kernel(specialization)?;
+        self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
+        let stream = self.stream.cu_stream();
+        // SAFETY: the caller's promise; nothing starts early.
+        unsafe { launch_kernel(&kernel, stream, blocks, specialization.threads, argument, Start::InOrder) }
     }
 }
 
@@ -119,10 +133,13 @@ impl Device for CudaDevice {
     }
 
     fn launch(&self, specialization: &Specialization, blocks: u32, call: &Call) -> Result<(), Error> {
-        let kernel = self.context.kernel(specialization)?;
-        self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
         // SAFETY: the call is `HostBackend`'s, whose addresses are of memory of this device that holds what the kernel
         // reads and writes, and which is freed in the order of the stream.
-        unsafe { launch_kernel(&kernel, self.stream.cu_stream(), blocks, specialization.threads, call, Start::InOrder) }
+        unsafe { self.run(specialization, blocks, call) }
+    }
+
+    fn launch_chains(&self, specialization: &Specialization, call: &ChainCall) -> Result<(), Error> {
+        // SAFETY: as above.
+        unsafe { self.run(specialization, call.requests, call) }
     }
 }

@@ -7,7 +7,6 @@ use std::ptr;
 use cudarc::driver::sys::{self, CUstream};
 use cudarc::driver::{CudaFunction, result};
 use qrita_core::Error;
-use qrita_kernels::Call;
 
 use crate::context::driver;
 
@@ -24,22 +23,22 @@ pub(crate) enum Start {
 /// Launches a kernel of this crate on a stream of the context that is bound to the thread.
 ///
 /// # Safety
-/// The call describes memory of the device, as the kernel reads and writes it, and the stream lives. Only one that waits
+/// `T` is the kernel's argument: it describes memory of the device, as the kernel reads and writes it. The stream lives. Only one that waits
 /// itself for the kernel before it starts early.
-pub(crate) unsafe fn launch_kernel(
+pub(crate) unsafe fn launch_kernel<T: Copy>(
     kernel: &CudaFunction,
     stream: CUstream,
     blocks: u32,
     threads: u32,
-    call: &Call,
+    argument: &T,
     start: Start,
 ) -> Result<(), Error> {
     // The launch copies the argument and writes to none, though the interface asks for a mutable pointer.
-    let mut argument = *call;
+    let mut argument = *argument;
     let mut arguments = [(&raw mut argument).cast::<c_void>()];
     let function = kernel.cu_function();
     let launched = match start {
-        // SAFETY: the kernel takes one argument, a `Call`, which lives through the call; the rest is the caller's promise.
+        // SAFETY: the kernel takes one argument, a `T`, which lives through the call; the rest is the caller's promise.
         Start::InOrder => unsafe {
             result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream, &mut arguments)
         },

@@ -4,7 +4,7 @@
 //!
 //! * [`CudaSampler`] for inference engines: logits and outputs lie in device memory, the stream is the caller's, the
 //!   workspace too. A launch neither allocates nor synchronises, and a CUDA graph can capture it. Kernels are compiled
-//!   when a sampler is made, never in a decode step.
+//!   when a sampler is made, never in a decode step. [`CudaVerifier`] verifies draft tokens in the same way.
 //! * [`CudaBackend`] for tools and tests: the [`Backend`](qrita_core::Backend) trait over host memory, which copies there
 //!   and back.
 //!
@@ -34,6 +34,7 @@ mod sampler;
 pub mod timing;
 mod tune;
 mod tuning;
+mod verifier;
 mod views;
 
 use qrita_core::Error;
@@ -52,6 +53,7 @@ pub use sampler::{
 };
 pub use tune::{TuneRequest, tune};
 pub use tuning::{Operation, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning, TuningError};
+pub use verifier::{CudaVerifier, DeviceChainOutputs, DeviceChains};
 pub use views::{ViewCandidates, ViewInput, ViewOutputs, ViewTop};
 
 /// The backend's name in errors and reports.

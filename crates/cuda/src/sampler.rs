@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUstream;
-use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse, Top};
+use qrita_core::{Adjustments, Dtype, Error, Logits, MAX_DRAWS, Params, Penalties, Plan, Shape, Sparse, Top};
 use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{
     Call, Launch, RowArgs, Specialization, Stage, Workspace, batch_rows, row_args, row_blocks, split_launches,
@@ -311,6 +311,16 @@ impl CudaSampler {
         self
     }
 
+    /// What its kernel of all stages is compiled for.
+    pub(crate) fn specialization(&self) -> &Specialization {
+        &self.whole_is
+    }
+
+    /// The device's context.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// The type of its logits.
     pub fn dtype(&self) -> Dtype {
         self.whole_is.dtype
@@ -396,12 +406,25 @@ impl CudaSampler {
         outputs: &DeviceOutputs,
         workspace: DeviceWorkspace,
     ) -> Result<(), Error> {
+        let Some(call) = self.call(batch, params, outputs, workspace)? else { return Ok(()) };
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_call(stream, &call) }
+    }
+
+    /// The argument of a launch, checked; `None` for a batch of no rows.
+    pub(crate) fn call(
+        &self,
+        batch: &DeviceBatch,
+        params: &LaunchParams,
+        outputs: &DeviceOutputs,
+        workspace: DeviceWorkspace,
+    ) -> Result<Option<Call>, Error> {
         let &DeviceBatch { logits, index, rows, vocab, stride } = batch;
         // Whether memory has the batch is the caller's to know.
         Shape { rows, vocab, stride }.validate(usize::MAX)?;
         let batch_rows = batch_rows(rows)?;
         if rows == 0 {
-            return Ok(());
+            return Ok(None);
         }
         is_aligned("logits' address", logits, self.whole_is.dtype.size())?;
         is_aligned("index's address", index, size_of::<u32>())?;
@@ -422,8 +445,8 @@ impl CudaSampler {
             let what = "mask in place of rows that share logits by an index".to_owned();
             return Err(Error::Unsupported { backend: NAME, what });
         }
-        if params.draws == 0 {
-            let (value, expected) = (params.draws.to_string(), "at least 1");
+        if !(1..=MAX_DRAWS).contains(&params.draws) {
+            let (value, expected) = (params.draws.to_string(), "from 1 to 4294967294");
             return Err(Error::Param { row: None, param: "draws", value, expected });
         }
         let valid_vocab = adjustments.valid_vocab.unwrap_or(vocab);
@@ -471,7 +494,15 @@ impl CudaSampler {
             ..Call::default()
         };
         layout.place(workspace.address, workspace.address + layout.zeroed_bytes() as u64, &mut call);
-        let shape = self.shape(&call);
+        Ok(Some(call))
+    }
+
+    /// Launches a call that was checked.
+    ///
+    /// # Safety
+    /// As in [`launch`](CudaSampler::launch).
+    pub(crate) unsafe fn launch_call(&self, stream: CUstream, call: &Call) -> Result<(), Error> {
+        let shape = self.shape(call);
         self.context.cuda().bind_to_thread().map_err(driver("cannot bind the context"))?;
         let launch = |kernel, Launch { specialization, blocks, call }: Launch, start| {
             // SAFETY: the caller vouches for the memory and the stream; the workspace has room for these blocks. What starts
@@ -480,7 +511,7 @@ impl CudaSampler {
         };
         let most_blocks = policy::blocks(self.context.multiprocessors());
         if let Some(split) = shape.split() {
-            let [first, second] = split_launches(&self.whole_is, split, most_blocks, &call);
+            let [first, second] = split_launches(&self.whole_is, split, most_blocks, call);
             // Every shape that may be chosen was compiled for: a launch does not compile.
             let Some(first_kernel) = self.first_kernel(split.threads) else {
                 return Err(failed(format!("no kernel was compiled for launches of {shape}")));
@@ -491,8 +522,8 @@ impl CudaSampler {
             let start = if is_small && self.context.starts_early() { Start::Early } else { Start::InOrder };
             return launch(&self.second, second, start);
         }
-        let blocks = row_blocks(&self.plan(), batch_rows, most_blocks);
-        launch(&self.whole, Launch { specialization: self.whole_is, blocks, call }, Start::InOrder)
+        let blocks = row_blocks(&self.plan(), call.rows, most_blocks);
+        launch(&self.whole, Launch { specialization: self.whole_is, blocks, call: *call }, Start::InOrder)
     }
 }
 
@@ -506,7 +537,7 @@ pub(crate) fn specializations(dtype: Dtype, plan: Plan, adjusted: bool, of_first
 }
 
 /// Refuses an address that no element can lie at.
-fn is_aligned(what: &'static str, address: u64, size: usize) -> Result<(), Error> {
+pub(crate) fn is_aligned(what: &'static str, address: u64, size: usize) -> Result<(), Error> {
     if address.is_multiple_of(size as u64) {
         return Ok(());
     }

@@ -100,3 +100,8 @@ fn rest_bounds() {
 fn probabilities() {
     functions::probabilities(&Gpu::new(), RANDOM);
 }
+
+#[test]
+fn draft_decisions() {
+    functions::draft_decisions(&Gpu::new(), RANDOM);
+}

@@ -1,4 +1,4 @@
-//! The one argument of every kernel, as it lies in memory on both sides: `device/call.h` declares the same.
+//! The one argument of a kernel, as it lies in memory on both sides: `device/call.h` declares the same.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -47,6 +47,8 @@ pub struct Call {
     pub top_ids: u64,
     pub top_logprobs: u64,
     pub probabilities: u64,
+    /// One law a row, of [`LAW_BYTES`], for a verification of chains.
+    pub laws: u64,
 
     /// One [`StageRow`] a row, for a stage that runs alone.
     pub stage_rows: u64,
@@ -75,6 +77,31 @@ pub struct Call {
     pub top: u32,
     pub unused: u32,
 }
+
+/// The argument of the kernel that verifies chains ([`Stage::Verify`](crate::Stage::Verify)): both sides, whose rows were run with
+/// [`Call::laws`], and what they are run for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct ChainCall {
+    pub draft: Call,
+    pub target: Call,
+    /// Of `u64`: where each request's draft tokens start, and where the last one's end.
+    pub offsets: u64,
+    /// The draft tokens.
+    pub tokens: u64,
+    /// One number a request.
+    pub accepted: u64,
+    /// One token a target row.
+    pub emitted: u64,
+    /// One a request.
+    pub status: u64,
+    pub requests: u32,
+    pub unused: u32,
+}
+
+/// The bytes of a law: `Law` of `device/call.h`.
+pub const LAW_BYTES: usize = 24;
 
 /// The parameters of a row, with what the host makes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]

@@ -2,7 +2,7 @@
 
 use qrita_core::Error;
 
-use crate::call::Call;
+use crate::call::{Call, ChainCall};
 use crate::source::Specialization;
 use crate::workspace::Split;
 
@@ -57,4 +57,10 @@ pub trait Device {
     /// # Errors
     /// See [`upload`](Device::upload).
     fn launch(&self, specialization: &Specialization, blocks: u32, call: &Call) -> Result<(), Error>;
+
+    /// Launches the kernel of [`Stage::Verify`](crate::Stage::Verify), a block a request.
+    ///
+    /// # Errors
+    /// See [`upload`](Device::upload).
+    fn launch_chains(&self, specialization: &Specialization, call: &ChainCall) -> Result<(), Error>;
 }

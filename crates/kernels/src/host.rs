@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use qrita_core::{
-    Backend, Boundary, Candidate, Cut, Error, Features, Input, Key, Logits, Outputs, Param, Params, Plan, Shape,
-    Sparse, Status, Truncated, with_dtype,
+    Backend, Boundary, Candidate, ChainOutputs, Chains, Cut, Error, Features, Input, Key, Logits, Outputs, Param,
+    Params, Plan, Shape, Side, Sparse, Status, Truncated, with_dtype,
 };
 use qrita_delta_tables::DeltaTables;
 
-use crate::call::{Call, RowArgs, StageRow};
+use crate::call::{Call, ChainCall, LAW_BYTES, RowArgs, StageRow};
 use crate::device::Device;
 use crate::row_args::row_args;
 use crate::source::{MOST_CHUNKS, Specialization, Stage, is_streamed, row_blocks};
@@ -166,6 +166,63 @@ impl<D: Device> HostBackend<D> {
             });
         }
         found.write(outputs);
+        Ok(())
+    }
+}
+
+/// Chains on a device.
+impl<D: Device> HostBackend<D> {
+    /// Runs the rows of one side, for the law of each. `None` if there are none.
+    fn run_side(&self, side: &Side<'_>, plan: &Plan) -> Result<Option<Job<'_, D>>, Error> {
+        let rows = side.logits.rows();
+        if rows == 0 {
+            return Ok(None);
+        }
+        let mut job = self.prepare(&side.logits, &side.params, plan, Stage::Run)?;
+        job.call.laws = job.allocate(rows.saturating_mul(LAW_BYTES))?;
+        job.launch()?;
+        Ok(Some(job))
+    }
+
+    /// Verifies chains that were validated, of at least one request.
+    fn verify_chains(&self, chains: &Chains<'_>, plan: &Plan, outputs: &mut ChainOutputs<'_>) -> Result<(), Error> {
+        let (device, requests) = (&self.device, chains.requests());
+        let target_rows = chains.target.logits.rows();
+        let draft = self.run_side(&chains.draft, plan)?;
+        // There is a target row a request.
+        let Some(mut target) = self.run_side(&chains.target, plan)? else { return Ok(()) };
+        let offsets: Vec<u64> = chains.offsets.iter().map(|&offset| offset as u64).collect();
+        let [offsets, tokens] = [target.upload(&offsets)?, target.upload(chains.tokens)?];
+        let [accepted, emitted, status] =
+            [requests, target_rows, requests].map(|count| device.allocate(count.saturating_mul(size_of::<u32>())));
+        let (accepted, emitted, status) = (accepted?, emitted?, status?);
+        let call = ChainCall {
+            draft: draft.as_ref().map(|draft| draft.call).unwrap_or_default(),
+            target: target.call,
+            offsets,
+            tokens,
+            accepted: device.address(&accepted),
+            emitted: device.address(&emitted),
+            status: device.address(&status),
+            // No more than target rows.
+            requests: requests as u32,
+            unused: 0,
+        };
+        let specialization = Specialization {
+            stage: Stage::Verify,
+            // What a plan has of its own is done.
+            plan: Plan::default(),
+            adjusted: target.specialization.adjusted || draft.is_some_and(|draft| draft.specialization.adjusted),
+            ..target.specialization
+        };
+        device.launch_chains(&specialization, &call)?;
+
+        let accepted: Vec<u32> = download(device, &accepted, requests)?;
+        let emitted: Vec<u32> = download(device, &emitted, target_rows)?;
+        let status: Vec<u32> = download(device, &status, requests)?;
+        copy(&Some(accepted), &mut outputs.accepted);
+        copy(&Some(emitted), &mut outputs.tokens);
+        copy_status(&Some(status), &mut outputs.status);
         Ok(())
     }
 }
@@ -468,14 +525,7 @@ struct Found {
 
 impl Found {
     fn write(&self, outputs: &mut Outputs<'_>) {
-        fn copy<T: Copy>(found: &Option<Vec<T>>, output: &mut Option<&mut [T]>) {
-            if let (Some(found), Some(output)) = (found, output) {
-                output.copy_from_slice(found);
-            }
-        }
-        if let (Some(found), Some(status)) = (&self.status, &mut outputs.status) {
-            status.iter_mut().zip(found).for_each(|(status, &bits)| *status = Status::from_bits(bits));
-        }
+        copy_status(&self.status, &mut outputs.status);
         copy(&self.kept, &mut outputs.kept);
         copy(&self.token, &mut outputs.token);
         copy(&self.logprob, &mut outputs.logprob);
@@ -492,6 +542,18 @@ impl Found {
             copy_heads(logits, candidates.logits, capacity, room);
             copy_heads(logprobs, candidates.logprobs, capacity, room);
         }
+    }
+}
+
+fn copy<T: Copy>(found: &Option<Vec<T>>, output: &mut Option<&mut [T]>) {
+    if let (Some(found), Some(output)) = (found, output) {
+        output.copy_from_slice(found);
+    }
+}
+
+fn copy_status(found: &Option<Vec<u32>>, output: &mut Option<&mut [Status]>) {
+    if let (Some(found), Some(output)) = (found, output) {
+        output.iter_mut().zip(found).for_each(|(status, &bits)| *status = Status::from_bits(bits));
     }
 }
 
@@ -673,6 +735,22 @@ impl<D: Device> Backend for HostBackend<D> {
         (): &mut (),
     ) -> Result<(), Error> {
         self.run_with_outputs(input, params, plan, None, outputs)
+    }
+
+    fn verify(
+        &self,
+        chains: &Chains<'_>,
+        plan: &Plan,
+        outputs: &mut ChainOutputs<'_>,
+        (): &mut (),
+    ) -> Result<(), Error> {
+        chains.validate()?;
+        plan.validate(FEATURES)?;
+        outputs.validate(chains)?;
+        if chains.requests() == 0 {
+            return Ok(());
+        }
+        self.verify_chains(chains, plan, outputs)
     }
 }
 

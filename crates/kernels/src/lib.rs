@@ -18,7 +18,7 @@ mod row_args;
 mod source;
 mod workspace;
 
-pub use call::{Call, DELTA_SIGMAS, JOINT, KEEP_ALL, RowArgs, StageRow};
+pub use call::{Call, ChainCall, DELTA_SIGMAS, JOINT, KEEP_ALL, LAW_BYTES, RowArgs, StageRow};
 pub use device::Device;
 pub use host::{HostBackend, Launch, batch_rows, split_launches, split_specializations};
 pub use row_args::row_args;

@@ -28,6 +28,7 @@ const FILES: &[(&str, &str)] = &[
     ("thread/logarithm.h", include_str!("device/thread/logarithm.h")),
     ("thread/probability.h", include_str!("device/thread/probability.h")),
     ("thread/philox.h", include_str!("device/thread/philox.h")),
+    ("thread/verify.h", include_str!("device/thread/verify.h")),
     ("thread/effective.h", include_str!("device/thread/effective.h")),
     ("block/reduce.h", include_str!("device/block/reduce.h")),
     ("block/sort.h", include_str!("device/block/sort.h")),
@@ -50,6 +51,7 @@ const FILES: &[(&str, &str)] = &[
     ("row/slot.h", include_str!("device/row/slot.h")),
     ("row/select.h", include_str!("device/row/select.h")),
     ("row/stream.h", include_str!("device/row/stream.h")),
+    ("row/chain.h", include_str!("device/row/chain.h")),
     ("entry.h", include_str!("device/entry.h")),
 ];
 
@@ -106,6 +108,8 @@ pub enum Stage {
     Finish,
     /// The first kernel of two under any other plan: stages 1 to 3.
     Cut,
+    /// Chains of draft tokens, whose rows have been run: it takes a [`ChainCall`](crate::ChainCall).
+    Verify,
 }
 
 /// What a build of the kernel is specialised for.

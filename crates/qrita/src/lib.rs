@@ -48,6 +48,9 @@
 //! # Ok::<(), qrita::BuildError>(())
 //! ```
 //!
+//! [`Sampler::verify`] is for speculative decoding: it accepts or replaces draft tokens so that what comes out has the
+//! target's law exactly.
+//!
 //! # Bad input
 //!
 //! A parameter out of range, or a slice of the wrong length, is an [`Error`] that names it; nothing was written. Bad
@@ -83,10 +86,10 @@ mod sampler;
 
 pub use kind::{Availability, BackendKind, UnknownBackend, available};
 pub use qrita_core::{
-    Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, Cut, Dtype, Error, Features, Filtered, Input, Key,
-    Logit, Logits, LogitsMut, MAX_TOP, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param, Params, Penalties, Plan, Row,
-    RowMut, RowParams, Sampled, Search, Shape, Sparse, Status, Ties, Top, Truncated, Truncation, bf16, f16, logarithm,
-    philox, probability, weight, with_dtype,
+    Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, ChainOutputs, Chains, Cut, Dtype, Error, Features,
+    Filtered, Input, Key, Logit, Logits, LogitsMut, MAX_DRAWS, MAX_TOP, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param,
+    Params, Penalties, Plan, Row, RowMut, RowParams, Sampled, Search, Shape, Side, Sparse, Status, Ties, Top,
+    Truncated, Truncation, bf16, f16, logarithm, philox, probability, verify, weight, with_dtype,
 };
 #[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
 pub use qrita_delta_tables::DeltaTables;
@@ -102,9 +105,9 @@ pub mod cpu {
 #[cfg(feature = "cuda")]
 pub mod cuda {
     pub use qrita_cuda::{
-        Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, DeviceAdjustments, DeviceBatch,
-        DeviceCandidates, DeviceOutputs, DeviceSparse, DeviceTop, DeviceWorkspace, LaunchParams, LaunchShape,
-        Operation, RowArgs, TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter, Tuning, TuningError,
-        ViewCandidates, ViewInput, ViewOutputs, ViewTop, backend, cudarc, tune,
+        Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, CudaVerifier, DeviceAdjustments, DeviceBatch,
+        DeviceCandidates, DeviceChainOutputs, DeviceChains, DeviceOutputs, DeviceSparse, DeviceTop, DeviceWorkspace,
+        LaunchParams, LaunchShape, Operation, RowArgs, TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter,
+        Tuning, TuningError, ViewCandidates, ViewInput, ViewOutputs, ViewTop, backend, cudarc, tune,
     };
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use qrita_core::{Backend, Error, Filtered, Input, Logits, Outputs, Params, Plan, Sampled, Truncated};
+use qrita_core::{
+    Backend, ChainOutputs, Chains, Error, Filtered, Input, Logits, Outputs, Params, Plan, Sampled, Truncated,
+};
 
 use crate::kind::BackendKind;
 
@@ -256,6 +258,40 @@ impl Sampler {
         self.engine.run(input, params, &self.plan, outputs)
     }
 
+    /// Verifies draft tokens (speculative decoding): which of each request's are accepted, and the token behind them, exactly
+    /// in the law of the target rows. See the contract, section 11, and the example `speculative`.
+    ///
+    #[cfg_attr(feature = "cpu", doc = "```")]
+    #[cfg_attr(not(feature = "cpu"), doc = "```no_run")]
+    /// use qrita::{BackendKind, ChainOutputs, Chains, Logits, NO_TOKEN, Params, Sampler, Side};
+    ///
+    /// // One request with two draft tokens, 2 and 1, under a greedy target: its rows have their maxima at 2, 0 and 1.
+    /// let draft = [0.0f32, 1.0, 2.0, 0.0, 1.0, 0.5];
+    /// let target = [0.0f32, 1.0, 3.0, 5.0, 1.0, 2.0, 0.0, 4.0, 0.0];
+    /// let chains = Chains {
+    ///     offsets: &[0, 2],
+    ///     tokens: &[2, 1],
+    ///     draft: Side { logits: Logits::new(&draft, 3)?, params: Params::default() },
+    ///     target: Side { logits: Logits::new(&target, 3)?, params: Params::default().temperature(0.0) },
+    /// };
+    /// let (mut accepted, mut tokens) = ([0], [0; 3]);
+    /// let mut outputs = ChainOutputs {
+    ///     accepted: Some(&mut accepted),
+    ///     tokens: Some(&mut tokens),
+    ///     ..ChainOutputs::default()
+    /// };
+    /// Sampler::new(BackendKind::Auto)?.verify(&chains, &mut outputs)?;
+    /// assert_eq!((accepted, tokens), ([1], [2, 0, NO_TOKEN]));
+    /// # Ok::<(), qrita::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Offsets, rows or parameters out of range, a plan that is not compiled in, slices that do not fit the batch, or a
+    /// device's failure. Nothing was written.
+    pub fn verify(&mut self, chains: &Chains<'_>, outputs: &mut ChainOutputs<'_>) -> Result<(), Error> {
+        self.engine.verify(chains, &self.plan, outputs)
+    }
+
     /// The first stage alone: what the plan's truncation gathers of every row, and whether that is enough. For studies
     /// of the algorithm; the calls above do this themselves.
     ///
@@ -286,6 +322,7 @@ trait Engine: Send {
         plan: &Plan,
         outputs: &mut Outputs<'_>,
     ) -> Result<(), Error>;
+    fn verify(&mut self, chains: &Chains<'_>, plan: &Plan, outputs: &mut ChainOutputs<'_>) -> Result<(), Error>;
 }
 
 struct Bound<B: Backend> {
@@ -326,5 +363,9 @@ where
         outputs: &mut Outputs<'_>,
     ) -> Result<(), Error> {
         self.backend.run(input, params, plan, outputs, &mut self.workspace)
+    }
+
+    fn verify(&mut self, chains: &Chains<'_>, plan: &Plan, outputs: &mut ChainOutputs<'_>) -> Result<(), Error> {
+        self.backend.verify(chains, plan, outputs, &mut self.workspace)
     }
 }

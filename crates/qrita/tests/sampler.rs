@@ -5,8 +5,8 @@
 #[cfg(feature = "truncation")]
 use qrita::DeltaTables;
 use qrita::{
-    Availability, Backend, BackendKind, BuildError, Error, Features, Input, Logits, LogitsMut, Outputs, Params, Plan,
-    Sampler, Search, Truncation, UnknownBackend, available,
+    Availability, Backend, BackendKind, BuildError, ChainOutputs, Chains, Error, Features, Input, Logits, LogitsMut,
+    Outputs, Params, Plan, Sampler, Search, Side, Truncation, UnknownBackend, available,
 };
 use qrita_testkit::oracle::OracleBackend;
 
@@ -31,6 +31,16 @@ fn every_sampler_answers_as_the_oracle() {
     let kept = OracleBackend.filter(&logits, &params, &plan, &mut OracleBackend.workspace()).unwrap();
     let tokens = OracleBackend.sample(&logits, &params, &plan, &mut OracleBackend.workspace()).unwrap();
     let cpu = || Sampler::builder().backend(BackendKind::Cpu);
+    // One request: three of the rows draft, all verify.
+    let draft = Side {
+        logits: Logits::new(&data[VOCAB / 2..VOCAB / 2 + 3 * VOCAB], VOCAB).unwrap(),
+        params: Params::default().top_k(50),
+    };
+    let chains = Chains { offsets: &[0, 3], tokens: &[2, 800, 40], draft, target: Side { logits, params } };
+    let mut walked = ([7], [7; 4]);
+    let mut outputs =
+        ChainOutputs { accepted: Some(&mut walked.0), tokens: Some(&mut walked.1), ..ChainOutputs::default() };
+    OracleBackend.verify(&chains, &plan, &mut outputs, &mut OracleBackend.workspace()).unwrap();
     let mut samplers = vec![
         Sampler::new(BackendKind::Auto).unwrap(),
         Sampler::new(BackendKind::Cpu).unwrap(),
@@ -50,6 +60,11 @@ fn every_sampler_answers_as_the_oracle() {
     for mut sampler in samplers {
         assert_eq!(sampler.filter(&logits, &params).unwrap(), kept, "{sampler:?}");
         assert_eq!(sampler.sample(&logits, &params).unwrap(), tokens, "{sampler:?}");
+        let mut found = ([9], [9; 4]);
+        let mut outputs =
+            ChainOutputs { accepted: Some(&mut found.0), tokens: Some(&mut found.1), ..ChainOutputs::default() };
+        sampler.verify(&chains, &mut outputs).unwrap();
+        assert_eq!(found, walked, "{sampler:?}");
         let mut masked = data.clone();
         let mut counts = [0; 4];
         let mut outputs = Outputs { kept: Some(&mut counts), ..Outputs::default() };

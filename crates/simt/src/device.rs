@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qrita_core::Error;
-use qrita_kernels::{Call, Device, SLOT_BYTES, Specialization, Split, Stage, search_index, truncation_index};
+use qrita_kernels::{
+    Call, ChainCall, Device, SLOT_BYTES, Specialization, Split, Stage, search_index, truncation_index,
+};
 
 use crate::grid::{Grid, Kernel, Switches};
 use crate::memory::{Heap, SimtMemory};
@@ -161,6 +163,36 @@ impl Device for SimtDevice {
     }
 
     fn launch(&self, specialization: &Specialization, blocks: u32, call: &Call) -> Result<(), Error> {
+        assert_ne!(specialization.stage, Stage::Verify, "a kernel with another argument");
+        // SAFETY: the addresses in the call are of memories of this device, which their owner holds until the launch is over.
+        unsafe { self.run(specialization, blocks, call.rows, call) }?;
+        if specialization.stage == Stage::Stream {
+            // SAFETY: as above, and it is over.
+            unsafe { self.count_missed(call) };
+        }
+        Ok(())
+    }
+
+    fn launch_chains(&self, specialization: &Specialization, call: &ChainCall) -> Result<(), Error> {
+        assert_eq!(specialization.stage, Stage::Verify, "a kernel with another argument");
+        // SAFETY: as in `launch`.
+        unsafe { self.run(specialization, call.requests, call.target.rows, call) }
+    }
+}
+
+impl SimtDevice {
+    /// Runs a kernel over this many rows.
+    ///
+    /// # Safety
+    /// `T` is the argument of the stage's kernel; the addresses in it are of memories of this device, which are held until
+    /// the launch is over.
+    unsafe fn run<T>(
+        &self,
+        specialization: &Specialization,
+        blocks: u32,
+        rows: u32,
+        argument: &T,
+    ) -> Result<(), Error> {
         let Specialization { dtype, plan, stage, adjusted, threads, warp } = *specialization;
         assert_eq!(warp, self.warp, "a kernel for another warp");
         assert!(threads <= MAX_THREADS, "{threads} threads in a block");
@@ -172,16 +204,11 @@ impl Device for SimtDevice {
         let launch = self.launches.fetch_add(1, Ordering::Relaxed);
         let seed = self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(launch);
         let kernel = KERNELS[usize::from(warp == 64)][dtype as usize][stage as usize];
-        let limit = ROW_LIMIT * u64::from(call.rows + 1);
-        // SAFETY: the table's kernels take a `Call`, and this one is for this warp; the addresses in the call are of
-        // memories of this device, which their owner holds until the launch is over.
-        let report = unsafe { Grid { warp, threads, blocks, seed, limit }.run(kernel, call, &switches) }
+        let limit = ROW_LIMIT * u64::from(rows + 1);
+        // SAFETY: the table's kernel is for this warp; its argument is as the caller promises.
+        let report = unsafe { Grid { warp, threads, blocks, seed, limit }.run(kernel, argument, &switches) }
             .map_err(|fault| Self::error(format!("{fault} (launch {launch} of seed {})", self.seed)))?;
         self.switches.fetch_add(report.switches, Ordering::Relaxed);
-        if stage == Stage::Stream {
-            // SAFETY: as above, and it is over.
-            unsafe { self.count_missed(call) };
-        }
         self.check()
     }
 }

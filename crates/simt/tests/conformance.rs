@@ -1,6 +1,6 @@
 //! The kernel against the contract, on the machine, with either warp.
 //!
-//! Most of the suite runs as it is. Six tests would take minutes to hours, or more memory than a test machine has: they are
+//! Most of the suite runs as it is. Eight tests would take minutes to hours, or more memory than a test machine has: they are
 //! ignored here (`cargo test -p qrita-simt -- --ignored` runs them) and run on every other backend. Smaller ones of the
 //! same kind stand in.
 
@@ -72,6 +72,10 @@ macro_rules! suite {
                 stage_search
                 stage_dedup
                 stage_emit
+                chains_by_hand
+                drafts_that_cannot_be
+                chains_and_batch_mates
+                invalid_chains
             }
 
             #[test]
@@ -89,12 +93,21 @@ macro_rules! suite {
                 super::some_real_rows(&mut Suite::new(make));
             }
 
+            #[test]
+            fn some_chains() {
+                let mut suite = Suite::new(make);
+                qrita_testkit::conformance::some_random_chains(&mut suite, 100);
+                qrita_testkit::conformance::some_wide_chains(&mut suite, &[4_099]);
+            }
+
             suite! { @ignored
                 offsets_of_64_bits: "18 GB of memory"
                 zero_weight: "a million rows"
                 random_rows: "300 000 rows"
                 large_rows: "rows of two million logits"
                 real_rows: "every plan on real rows"
+                random_chains: "two thousand batches"
+                wide_chains: "rows of fifty thousand logits"
                 many_real_rows: "files that are not part of the repository"
             }
         }

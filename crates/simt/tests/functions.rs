@@ -75,3 +75,8 @@ fn rest_bounds() {
 fn probabilities() {
     functions::probabilities(&device(), RANDOM);
 }
+
+#[test]
+fn draft_decisions() {
+    functions::draft_decisions(&device(), RANDOM);
+}

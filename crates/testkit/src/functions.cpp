@@ -37,6 +37,17 @@ KERNEL functions(ARGUMENT(FunctionsCall) call) {
         break;
     }
     case 7: value = float_bits(probability_of(a, b)); break;
+    case 8: value = accepts(a, Share{b, c}, Share{c >> 7, b}); break;
+    case 9: {
+        Wide excess = excess_of(Share{a, b}, Share{b, c});
+        value = excess.low + 3 * excess.high;
+        break;
+    }
+    case 10: {
+        Wide upper = upper_of(a, sum_of(Wide{b, c}, Wide{c, b}));
+        value = upper.low + 3 * upper.high;
+        break;
+    }
     }
     call.outputs[i] = value;
 }

@@ -1,5 +1,5 @@
 //! The functions that decide, as a device computes them, against core's: weight, logarithm, log-probability, top-p's need,
-//! random bits, probability.
+//! random bits, probability, and the wide integers that decide about draft tokens.
 //!
 //! A device compiles its source and [`SOURCE`] as one text and lends itself as [`Evaluate`]. Where it is fast enough
 //! `step` is 1, and the comparison of weights and log-probabilities visits every non-positive f32. Core's own functions are
@@ -8,6 +8,7 @@
 use qrita_core::logarithm::{Logprob, ln_mass};
 use qrita_core::philox;
 use qrita_core::probability::probability;
+use qrita_core::verify::{Share, accepts, excess, upper};
 use qrita_core::weight::{self, ONE, need, weight};
 use rayon::prelude::*;
 
@@ -60,6 +61,9 @@ enum Function {
     QuickWeight,
     RestHolds,
     Probability,
+    Accepts,
+    Excess,
+    Upper,
 }
 
 /// Compares the values at `first`, `first + step`, … below `end`.
@@ -176,7 +180,7 @@ pub fn random_bits(device: &impl Evaluate, random: usize) {
     // Stream and draw share a word.
     let right = |[seed, position, last]: [u64; 3]| philox::random(seed, position, last as u32, (last >> 32) as u32);
     let ends = [0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 63, u64::MAX];
-    let last = [0, 1, 1 << 31, u64::from(u32::MAX), 1 << 32, 3 << 32 | 7, u64::MAX];
+    let last = [0, 1, 1 << 31, u64::from(u32::MAX), 1 << 32, 3 << 32 | 7, 0xFFFF_FFFE << 32, u64::MAX];
     let pairs = ends.iter().flat_map(|&seed| ends.map(|position| (seed, position)));
     let all = pairs.flat_map(|(seed, position)| last.map(|last| [seed, position, last]));
     listed(device, Function::RandomBits, &all.collect::<Vec<_>>(), right);
@@ -253,6 +257,37 @@ fn any_share(random: &mut Random) -> [u64; 3] {
     [weight.min(mass), mass, 0]
 }
 
+/// What decides about draft tokens: acceptance, excess, and the upper half of a product of 64 by 128 bits, at the ends of
+/// every word and at `random` others, of any length.
+pub fn draft_decisions(device: &impl Evaluate, random: usize) {
+    let ends = [0, 1, (1 << 32) - 1, 1 << 32, 1 << 42, (1 << 63) - 1, 1 << 63, u64::MAX];
+    let all: Vec<[u64; 3]> =
+        ends.iter().flat_map(|&a| ends.iter().flat_map(move |&b| ends.map(|c| [a, b, c]))).collect();
+    let draw = |random: &mut Random| [0; 3].map(|_| random.bits() >> random.below(64));
+    for (function, right) in DRAFT_DECISIONS {
+        listed(device, function, &all, right);
+        drawn(device, function, random, draw, right);
+    }
+}
+
+/// The right value for three arguments.
+type Right = fn([u64; 3]) -> u64;
+
+/// As `functions.cpp` has them.
+const DRAFT_DECISIONS: [(Function, Right); 3] = [
+    (Function::Accepts, |[a, b, c]| accepts(a, Share { weight: b, mass: c }, Share { weight: c >> 7, mass: b }).into()),
+    (Function::Excess, |[a, b, c]| fold(excess(Share { weight: a, mass: b }, Share { weight: b, mass: c }))),
+    (Function::Upper, |[a, b, c]| {
+        let wide = |low, high| u128::from(high) << 64 | u128::from(low);
+        fold(upper(a, wide(b, c).wrapping_add(wide(c, b))))
+    }),
+];
+
+/// Both halves in one.
+fn fold(wide: u128) -> u64 {
+    (wide as u64).wrapping_add(((wide >> 64) as u64).wrapping_mul(3))
+}
+
 /// A logit of any magnitude, or of a usual one.
 fn any_logit(random: &mut Random) -> f32 {
     loop {
@@ -322,6 +357,9 @@ mod tests {
                 Function::QuickWeight,
                 Function::RestHolds,
                 Function::Probability,
+                Function::Accepts,
+                Function::Excess,
+                Function::Upper,
             ];
             let function = functions[call.function as usize];
             for (i, output) in outputs.iter_mut().enumerate() {
@@ -342,7 +380,11 @@ mod tests {
                     }
                     Function::RestHolds => 3,
                     Function::Probability => probability(a, b).to_bits().into(),
-                } + u64::from(self.0 == Some((function, a)));
+                    Function::Accepts => DRAFT_DECISIONS[0].1([a, b, c]),
+                    Function::Excess => DRAFT_DECISIONS[1].1([a, b, c]),
+                    Function::Upper => DRAFT_DECISIONS[2].1([a, b, c]),
+                }
+                .wrapping_add(u64::from(self.0 == Some((function, a))));
             }
         }
     }
@@ -359,6 +401,7 @@ mod tests {
         quick_weights(device, RANDOM);
         rest_bounds(device, RANDOM);
         probabilities(device, RANDOM);
+        draft_decisions(device, RANDOM);
     }
 
     #[test]
@@ -397,6 +440,9 @@ mod tests {
             (Function::QuickWeight, pair(f32::MIN, 1.0)),
             (Function::Probability, 0),
             (Function::Probability, LARGEST_MASS),
+            (Function::Accepts, 1 << 63),
+            (Function::Excess, u64::MAX),
+            (Function::Upper, 1),
         ];
         for wrong in wrong {
             let panic = catch_unwind(AssertUnwindSafe(|| all(&Host(Some(wrong))))).expect_err("it goes unnoticed");

@@ -3,6 +3,7 @@
 //! - [`oracle`]: the contract by a stable sort and exact integers, and a [`Backend`](qrita_core::Backend) made of it.
 //! - [`rows`]: rows of logits, parameters and batches that real models, users and adversaries come up with.
 //! - [`batch`]: a batch with its parameters in memory of its own, so that it can be generated, cut up and permuted.
+//! - [`chains`](mod@chains): the same for chains of draft tokens, and random ones.
 //! - [`conformance`](mod@conformance): the suite that holds a backend to the oracle, bit for bit. One line runs it:
 //!
 //! ```
@@ -21,6 +22,7 @@
 #![deny(missing_docs)]
 
 pub mod batch;
+pub mod chains;
 pub mod conformance;
 pub mod fixtures;
 pub mod functions;

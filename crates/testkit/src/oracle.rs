@@ -24,10 +24,12 @@ use qrita_core::logarithm::ln_mass;
 use qrita_core::philox::random;
 use qrita_core::weight::{ONE, weight};
 use qrita_core::{
-    Backend, Boundary, Candidate, Cut, Error, Features, Input, Key, Logits, LogitsMut, NO_TOKEN, Order, Outputs,
-    Params, Plan, Row, RowAdjustments, RowMut, RowParams, Status, Ties, Truncated, bf16, f16,
+    Backend, Boundary, Candidate, ChainOutputs, Chains, Cut, Error, Features, Input, Key, Logits, LogitsMut, NO_TOKEN,
+    Order, Outputs, Params, Plan, Row, RowAdjustments, RowMut, RowParams, Status, Ties, Truncated, bf16, f16,
 };
 use rayon::prelude::*;
+
+pub mod chain;
 
 /// A candidate of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -544,6 +546,20 @@ impl Backend for OracleBackend {
         outputs.validate(&logits, params)?;
         let answers = answers(&logits, params, plan);
         write(&answers, input, params, outputs);
+        Ok(())
+    }
+
+    fn verify(
+        &self,
+        chains: &Chains<'_>,
+        plan: &Plan,
+        outputs: &mut ChainOutputs<'_>,
+        _: &mut (),
+    ) -> Result<(), Error> {
+        chains.validate()?;
+        plan.validate(Features::OF_CORE)?;
+        outputs.validate(chains)?;
+        chain::write(&chain::walks(chains, plan), outputs);
         Ok(())
     }
 }

@@ -11,10 +11,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use qrita_core::logarithm::ln_mass;
 use qrita_core::philox::random;
 use qrita_core::{
-    Backend, Boundary, Cut, Error, Input, Key, Logits, LogitsMut, NO_TOKEN, Order, Outputs, Params, Plan, RowMut,
-    Search, Shape, Status, Ties, Truncated, bf16, f16,
+    Backend, Boundary, ChainOutputs, Chains, Cut, Error, Input, Key, Logits, LogitsMut, NO_TOKEN, Order, Outputs,
+    Params, Plan, RowMut, Search, Shape, Side, Status, Ties, Truncated, bf16, f16,
 };
 use qrita_testkit::conformance;
+use qrita_testkit::oracle::chain::{self, Walked};
 use qrita_testkit::oracle::{self, Answer, OracleBackend};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +78,12 @@ enum Fault {
     DedupIgnoresQuota,
     EmitIgnoresBoundary,
     EmitRepeatsStatus,
+    DraftParamsForgotten,
+    ExcessForgotten,
+    ImpossibleDraftsAccepted,
+    DraftsPastTheEndKept,
+    StatusOfUnreachedRows,
+    ChainLengthsUnchecked,
 }
 use Fault::*;
 
@@ -473,6 +480,73 @@ impl Backend for Mutant {
         self.write(&answers, input, params, outputs, leak);
         Ok(())
     }
+
+    fn verify(
+        &self,
+        chains: &Chains<'_>,
+        plan: &Plan,
+        outputs: &mut ChainOutputs<'_>,
+        _: &mut Leak,
+    ) -> Result<(), Error> {
+        chains.validate()?;
+        if self.is(ChainLengthsUnchecked) && outputs.validate(chains).is_err() {
+            return Ok(());
+        }
+        outputs.validate(chains)?;
+        let mut walks = chain::walks(chains, plan);
+        match self.0 {
+            DraftParamsForgotten => {
+                let mut chains = *chains;
+                chains.draft.params = Params::default();
+                walks = chain::walks(&chains, plan);
+            }
+            // A token that is none is replaced by one of the whole target law.
+            ExcessForgotten => {
+                let mut tokens = chains.tokens.to_vec();
+                for (request, walked) in walks.iter().enumerate() {
+                    chains.draft_rows(request).skip(walked.accepted as usize).for_each(|row| tokens[row] = NO_TOKEN);
+                }
+                walks = chain::walks(&Chains { tokens: &tokens, ..*chains }, plan);
+            }
+            _ => {
+                for (request, walked) in walks.iter_mut().enumerate() {
+                    self.spoil_chain(walked, chains, request, plan);
+                }
+            }
+        }
+        chain::write(&walks, outputs);
+        Ok(())
+    }
+}
+
+impl Mutant {
+    fn spoil_chain(&self, walked: &mut Walked, chains: &Chains<'_>, request: usize, plan: &Plan) {
+        let (drafts, targets) = (chains.draft_rows(request), chains.target_rows(request));
+        let end = walked.accepted as usize;
+        match self.0 {
+            ImpossibleDraftsAccepted if end < drafts.len() => {
+                let token = chains.tokens[drafts.start + end];
+                let of = |side: &Side<'_>, row| {
+                    let answer = oracle::answers(&side.logits, &side.params, plan).swap_remove(row);
+                    answer.kept().iter().any(|entry| entry.id == token && entry.weight > 0)
+                };
+                if !of(&chains.draft, drafts.start + end) && of(&chains.target, targets.start + end) {
+                    walked.tokens[end] = token;
+                    walked.accepted += 1;
+                }
+            }
+            DraftsPastTheEndKept => {
+                for i in end + 1..drafts.len() {
+                    walked.tokens[i] = chains.tokens[drafts.start + i];
+                }
+            }
+            StatusOfUnreachedRows => {
+                let answers = oracle::answers(&chains.target.logits, &chains.target.params, plan);
+                targets.for_each(|row| walked.status |= answers[row].ranked.status);
+            }
+            _ => {}
+        }
+    }
 }
 
 type Test = fn(Fault);
@@ -498,6 +572,7 @@ fn without_a_fault() {
         invalid_parameters invalid_adjustments wrong_lengths parameters_out_of_range
         every_plan every_subset_of_outputs overflow_is_never_silent batch_invariance workspace_keeps_nothing
         random_rows shrinking_batches stage_truncate stage_search stage_dedup stage_emit
+        chains_by_hand drafts_that_cannot_be random_chains wide_chains chains_and_batch_mates invalid_chains
     );
     for (_, test) in tests {
         test(Nothing);
@@ -583,4 +658,14 @@ fn stages() {
     must_fail(ParamsUncheckedInDedup, tests!(invalid_parameters invalid_adjustments));
     must_fail(EmitIgnoresBoundary, tests!(stage_emit));
     must_fail(EmitRepeatsStatus, tests!(stage_emit));
+}
+
+#[test]
+fn chains() {
+    must_fail(DraftParamsForgotten, tests!(random_chains wide_chains));
+    must_fail(ExcessForgotten, tests!(chains_by_hand random_chains wide_chains));
+    must_fail(ImpossibleDraftsAccepted, tests!(drafts_that_cannot_be random_chains));
+    must_fail(DraftsPastTheEndKept, tests!(chains_by_hand random_chains));
+    must_fail(StatusOfUnreachedRows, tests!(drafts_that_cannot_be random_chains));
+    must_fail(ChainLengthsUnchecked, tests!(invalid_chains));
 }

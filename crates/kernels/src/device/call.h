@@ -57,6 +57,7 @@ struct Call {
     u32 *top_ids;
     float *top_logprobs;
     float *probabilities;
+    struct Law *laws;
 
     StageRow *stage_rows;
     u64 *gathered;
@@ -85,6 +86,23 @@ struct Slot {
     u32 state, status, max, key, id, kept;
     u32 unused[2];
     u64 candidates[KEPT_CAPACITY];
+};
+
+// What a verification needs of a row: its status, its maximum, the last token kept, and the kept mass, 0 where nothing is kept.
+struct Law {
+    u64 mass;
+    u32 status, max, key, id;
+};
+
+// The argument of the kernel that verifies chains: see row/chain.h. Both calls have their laws.
+struct ChainCall {
+    Call draft, target;
+    const u64 *offsets;
+    const u32 *tokens;
+    u32 *accepted;
+    u32 *emitted;
+    u32 *status;
+    u32 requests, unused;
 };
 
 // How far the blocks that share a row are: 0 before every launch and after it.

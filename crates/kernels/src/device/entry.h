@@ -1,5 +1,12 @@
 // The kernel: a block has one part of a row; or, where blocks have scratch memory, takes rows until none is left.
 
+#if STAGE == 8
+
+// A block has the chain of one request.
+KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(ChainCall) chain) { verify(chain, block_index()); }
+
+#else
+
 // Stages 1 to 3 of a row.
 DEVICE Boundary boundary_of(Row &row) {
     if (STAGE == 6) scan(row);
@@ -161,3 +168,5 @@ KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(Call) c
     const u32 parts = STAGE == 5 ? call.chunks : STAGE == 6 ? call.mask_chunks : 1;
     run_part(call, gathered, block_index() >> shift_of(parts), block_index() & (parts - 1));
 }
+
+#endif

@@ -13,12 +13,18 @@ type Kernel = fn(&Call, &Fake);
 struct Fake {
     memories: RefCell<Vec<Vec<u8>>>,
     launches: RefCell<Vec<(Specialization, u32, Call)>>,
+    chains: RefCell<Vec<(Specialization, ChainCall)>>,
     kernel: Kernel,
 }
 
 impl Fake {
     fn backend(kernel: Kernel) -> HostBackend<Fake> {
-        HostBackend::new(Fake { memories: RefCell::default(), launches: RefCell::default(), kernel })
+        HostBackend::new(Fake {
+            memories: RefCell::default(),
+            launches: RefCell::default(),
+            chains: RefCell::default(),
+            kernel,
+        })
     }
 
     fn read<T: Pod>(&self, address: u64) -> Vec<T> {
@@ -92,6 +98,16 @@ impl Device for Fake {
     fn launch(&self, specialization: &Specialization, blocks: u32, call: &Call) -> Result<(), Error> {
         self.launches.borrow_mut().push((*specialization, blocks, *call));
         (self.kernel)(call, self);
+        Ok(())
+    }
+
+    fn launch_chains(&self, specialization: &Specialization, call: &ChainCall) -> Result<(), Error> {
+        assert_eq!(specialization.stage, Stage::Verify);
+        self.chains.borrow_mut().push((*specialization, *call));
+        // As many as there are tokens, in place of those.
+        self.write(call.accepted, 0, &vec![1u32; call.requests as usize]);
+        self.write(call.emitted, 0, &vec![2u32; call.target.rows as usize]);
+        self.write(call.status, 0, &vec![5u32; call.requests as usize]);
         Ok(())
     }
 }
@@ -335,4 +351,45 @@ fn refused_calls_and_empty_batches_leave_the_device_alone() {
     backend.emit(empty.into(), &good, &[], none, &mut ()).unwrap();
     backend.run(empty.into(), &good, &plan, none, &mut ()).unwrap();
     assert!(backend.device().is_untouched());
+}
+
+#[test]
+fn chains_are_two_batches_and_a_walk() {
+    const DRAFT: [f32; 6] = [1.0; 6];
+    const TARGET: [f32; 12] = [1.0; 12];
+    let backend = Fake::backend(NOTHING);
+    let device = backend.device();
+    let side = |rows: &'static [f32], vocab| Side {
+        logits: Logits::new(rows, vocab).unwrap(),
+        params: Params::default().top_k(2),
+    };
+    let valid = Adjustments { valid_vocab: Some(2), ..Adjustments::default() };
+    let mut draft = side(&DRAFT, 3);
+    draft.params = draft.params.adjustments(valid);
+    let chains = Chains { offsets: &[0, 2], tokens: &[7, 8], draft, target: side(&TARGET, 4) };
+    let (mut accepted, mut tokens, mut status) = ([0; 1], [0; 3], [Status::OK; 1]);
+    let mut outputs =
+        ChainOutputs { accepted: Some(&mut accepted), tokens: Some(&mut tokens), status: Some(&mut status) };
+    backend.verify(&chains, &Plan::default(), &mut outputs, &mut ()).unwrap();
+    assert_eq!((accepted, tokens, status), ([1], [2; 3], [Status::NAN | Status::EMPTY]));
+    {
+        let (launches, walks) = (device.launches.borrow(), device.chains.borrow());
+        let [(.., draft), (.., target)] = launches[..] else { panic!("two batches") };
+        let [(specialization, call)] = walks[..] else { panic!("one walk") };
+        assert_eq!((draft.rows, draft.vocab, target.rows, target.vocab), (2, 3, 3, 4));
+        assert_eq!((call.draft, call.target, call.requests), (draft, target, 1));
+        // Either side's adjustments are read.
+        assert!(specialization.adjusted && specialization.plan == Plan::default());
+        assert_eq!(device.read::<u8>(draft.laws).len(), 2 * LAW_BYTES);
+        assert_eq!(device.read::<u64>(call.offsets), [0, 2]);
+        assert_eq!(device.read::<u32>(call.tokens), [7, 8]);
+    }
+
+    // Without drafts there is one batch, and no draft call.
+    let none = Side { logits: Logits::new::<f32>(&[], 3).unwrap(), params: Params::default() };
+    let chains = Chains { offsets: &[0, 0, 0, 0], tokens: &[], draft: none, target: side(&TARGET, 4) };
+    backend.verify(&chains, &Plan::default(), &mut ChainOutputs::default(), &mut ()).unwrap();
+    assert_eq!(device.launches.borrow().len(), 3);
+    let call = device.chains.borrow()[1].1;
+    assert_eq!((call.draft, call.requests), (Call::default(), 3));
 }

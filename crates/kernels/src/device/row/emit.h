@@ -144,8 +144,12 @@ DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
     if (boundary.kept == 0) {
         if (is_drawn) draw_nothing(row);
         if (call.probabilities) write_probabilities(row, boundary, 0);
-    } else if (is_drawn || call.candidate_ids || call.probabilities) {
+        if (call.laws && thread_index() == 0)
+            call.laws[at] = Law{0, status, KEY_NEGATIVE_INFINITY, boundary.key, boundary.id};
+    } else if (is_drawn || call.candidate_ids || call.probabilities || call.laws) {
         u64 mass = kept_mass_of(row, boundary);
+        if (call.laws && thread_index() == 0)
+            call.laws[at] = Law{mass, status, candidate_key(row.first), boundary.key, boundary.id};
         if (is_drawn) draw_all(row, boundary, mass);
         if (call.probabilities) write_probabilities(row, boundary, mass);
         if (call.candidate_ids) {

@@ -70,7 +70,7 @@ DEVICE bool keeps(const Boundary &boundary, u64 candidate) {
 // Whether an output other than the mask, the status and the count reads the row.
 DEVICE bool reads_row(const Call &call) {
     return call.token || call.logprob || call.raw_logprob || call.rank || call.candidate_ids || call.top_ids ||
-           call.probabilities;
+           call.probabilities || call.laws;
 }
 
 DEVICE bool is_empty(const Row &row) { return row.first == 0; }
