@@ -6,7 +6,7 @@
 /// The f32 nearest to `weight / mass`, ties to even: the probability of a token of this weight among tokens of this mass.
 ///
 /// For weights up to the mass and masses from 1 to 2^63: from 2^-63 on a quotient is a normal f32, so that there is no other
-/// case. 0 for a weight of 0.
+/// case. 0 for a weight of 0; 1 for a weight beyond the mass, which no token of it has.
 ///
 /// ```
 /// use qrita_core::probability::probability;
@@ -20,6 +20,9 @@
 pub fn probability(weight: u64, mass: u64) -> f32 {
     if weight == 0 {
         return 0.0;
+    }
+    if weight >= mass {
+        return 1.0;
     }
     // With `shift` more bits than needed to be as long as the mass, the weight is between 2^25 and 2^27 times the mass: two bits
     // or more behind the 24 that are kept, the last of which stands for all that is left.

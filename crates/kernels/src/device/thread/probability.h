@@ -4,6 +4,7 @@
 // bit, as no device divides 128 bits by 64. What is left after 24 bits and one for the half says where it is rounded to.
 DEVICE_CALL float probability_of(u64 weight, u64 mass) {
     if (weight == 0) return 0.0f;
+    if (weight >= mass) return 1.0f;
     // Between 1 and 2 times 2^-shift.
     u32 shift = leading_zeros(weight) - leading_zeros(mass);
     u64 rest = weight << shift;
