@@ -1,4 +1,5 @@
-//! The CPU backend on one thread, beside a copy of the row, a full sort and a selection, in the same run.
+//! The CPU backend on one thread, beside a copy of the row, a full sort, a selection and a sampler in the manner
+//! of candle's, in the same run.
 //!
 //! `cargo bench -p qrita-benches --bench cpu [-- FILTER]`. Throughput is that of the row's bytes; one row is one iteration.
 #![allow(missing_docs)]
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use qrita_benches::{COLD, Filter, Kind, Ring, Room, VOCABS};
+use qrita_benches::candle_like::Indices;
+use qrita_benches::{COLD, Filter, Kind, Pipeline, Ring, Room, VOCABS};
 use qrita_core::{Backend, Candidate, Dtype, Key, Logits, LogitsMut, Outputs, Params, Plan, Row};
 use qrita_cpu::CpuBackend;
 
@@ -113,6 +115,33 @@ fn peers(c: &mut Criterion) {
     }
 }
 
+/// From raw logits to a token with its log-probability, beside a sampler in the manner of candle's.
+fn pipeline(c: &mut Criterion) {
+    let (backend, vocab) = (one_thread(), 151_936);
+    let mut ring = Ring::new(Kind::LanguageModel, vocab, Dtype::F32, COLD);
+    let mut workspace = backend.workspace();
+    for adjusted in [false, true] {
+        let pipeline = Pipeline::new(vocab, adjusted);
+        let mut group = group(c, &format!("pipeline/{}", pipeline.name()), vocab * 4);
+        let mut position = 0;
+        group.bench_function("token", |b| {
+            b.iter(|| {
+                position += 1;
+                pipeline.run(&backend, ring.next_row(), position, &mut workspace)
+            });
+        });
+        for indices in Indices::ALL {
+            group.bench_function(indices.name(), |b| {
+                b.iter(|| {
+                    position += 1;
+                    pipeline.run_candle_like(ring.next_row(), position, indices)
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
 fn dtypes(c: &mut Criterion) {
     let backend = one_thread();
     let vocab = 128_256;
@@ -156,5 +185,5 @@ fn threads(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, filters, peers, dtypes, threads);
+criterion_group!(benches, filters, peers, pipeline, dtypes, threads);
 criterion_main!(benches);

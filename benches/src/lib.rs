@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod candle_like;
 pub mod cuda;
+mod pipeline;
 mod rows;
 
 use clap::ValueEnum;
@@ -14,6 +16,7 @@ use qrita_testkit::batch::Stored;
 use qrita_testkit::fixtures;
 use qrita_testkit::rows::{RowKind, row};
 
+pub use pipeline::Pipeline;
 pub use rows::Rows;
 
 /// Vocabularies: Llama 2, Llama 3, Qwen 2.5, Gemma 3.

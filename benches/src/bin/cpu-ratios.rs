@@ -1,15 +1,17 @@
 //! The CPU backend in row copies: what it costs on one thread, relative to copying the row, in one run.
 //!
 //! `cargo run --release -p qrita-benches --bin cpu-ratios [-- --check]`. Times on shared machines drift; ratios within a
-//! run hold. Each figure is the median of calls that alternate with copies of the same rows. With `--check` the exit
-//! status says whether every ratio is within its bound.
+//! run hold. Each figure is the median of calls that alternate with copies of the same rows. Then come a sampler in the
+//! manner of candle's and two threads, in times as fast. With `--check` the exit status says whether every ratio is within
+//! its bound.
 
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use qrita_benches::{COLD, Filter, Kind, Ring, Room, median};
+use qrita_benches::candle_like::Indices;
+use qrita_benches::{COLD, Filter, Kind, Pipeline, Ring, Room, median};
 use qrita_core::{Backend, Dtype, Outputs, Plan, Row};
 use qrita_cpu::CpuBackend;
 
@@ -31,6 +33,13 @@ const CASES: [(Kind, Dtype, Filter, f64); 11] = [
     (Kind::LanguageModel, Dtype::Bf16, Filter::TopK, 3.0),
     (Kind::LanguageModel, Dtype::Bf16, Filter::TopP, 8.0),
 ];
+
+/// Of the rows that go the whole way from raw logits to a token: the one of Qwen 2.5.
+const PIPELINE_VOCAB: usize = 151_936;
+
+/// With bitmask and penalties or not, and how many times as fast as the candle-like sampler it must be at least, where that
+/// sorts and where it selects.
+const PIPELINES: [(bool, [f64; 2]); 2] = [(false, [40.0, 8.0]), (true, [15.0, 4.0])];
 
 fn timed(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
@@ -77,6 +86,25 @@ fn measure(backend: &CpuBackend, kind: Kind, dtype: Dtype, filter: Filter, bytes
     }
     let [copy, mask, token] = times.map(median);
     Times { copy, mask, token }
+}
+
+/// How many times as fast a token with its log-probability is as by the candle-like sampler, which sorts or selects, on
+/// rows that are not in cache; the calls alternate.
+fn pipeline_ratios(backend: &CpuBackend, pipeline: &Pipeline, ring: &mut Ring) -> [f64; 2] {
+    let mut workspace = backend.workspace();
+    let mut times = [const { Vec::new() }; 3];
+    for position in 0..41 {
+        times[0].push(timed(|| {
+            black_box(pipeline.run(backend, ring.next_row(), position, &mut workspace));
+        }));
+        for (indices, times) in Indices::ALL.into_iter().zip(&mut times[1..]) {
+            times.push(timed(|| {
+                black_box(pipeline.run_candle_like(ring.next_row(), position, indices));
+            }));
+        }
+    }
+    let [ours, sorted, selected] = times.map(median);
+    [sorted / ours, selected / ours]
 }
 
 /// How many times as fast two threads are as one; the calls alternate.
@@ -143,6 +171,20 @@ fn main() -> io::Result<ExitCode> {
             write!(out, "{copy:7.1} {:6.2} {:6.2} | ", mask / copy, token / copy)?;
         }
         writeln!(out, "{bound}")?;
+    }
+    let mut ring = Ring::new(Kind::LanguageModel, PIPELINE_VOCAB, Dtype::F32, COLD);
+    for (adjusted, bounds) in PIPELINES {
+        let pipeline = Pipeline::new(PIPELINE_VOCAB, adjusted);
+        let ratios = pipeline_ratios(&backend, &pipeline, &mut ring);
+        for ((indices, ratio), bound) in Indices::ALL.into_iter().zip(ratios).zip(bounds) {
+            within &= ratio >= bound;
+            writeln!(
+                out,
+                "V = {PIPELINE_VOCAB}, T=0.7,k=50,p=0.9, {:21} {ratio:5.1} times as fast as {}; at least {bound}",
+                pipeline.name(),
+                indices.name()
+            )?;
+        }
     }
     for filter in Filter::ALL {
         let ratio = threads_ratio(filter);
