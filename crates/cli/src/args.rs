@@ -7,13 +7,16 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "cuda")]
 use qrita::Dtype;
-use qrita::{BackendKind, Order, Plan, Search, Ties, Truncation};
+use qrita::{BackendKind, MAX_TOP, Order, Plan, Search, Ties, Truncation};
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done (also when the reader of a pipe closes it early)
   1  a file can not be opened or written, or the device failed
   2  bad usage: an argument, a parameter or the content of a file must be changed";
+
+/// The most tokens of a row: its answers are held in memory.
+const MAX_DRAWS: i64 = 1 << 20;
 
 const INPUT: &str = "\
 The file of logits: safetensors (f32, f16, bf16) or npy (f32, f16), told apart by content. A tensor is [vocab], \
@@ -44,12 +47,13 @@ Examples:
 Run with --help for the formats and exit codes.",
         after_long_help = FILTER_HELP)]
     Filter(FilterArgs),
-    /// Draw a token of every row
+    /// Draw a token of every row, or several
     #[command(after_help = "\
 Examples:
   qrita sample logits.safetensors --top-k 50 --top-p 0.9 --seed 7
   qrita sample logits.npy --temperature 0 --format jsonl
   qrita sample logits.npy --params requests.jsonl --format jsonl
+  qrita sample logits.npy --draws 4 --top 20 --format jsonl
 
 Run with --help for the formats and exit codes.",
         after_long_help = SAMPLE_HELP)]
@@ -122,10 +126,21 @@ Formats:
   npy          one record a row: row, status, token, logprob, raw_logprob, rank, kept
 A status is any of nan, pos_inf, empty; as a number it is the sum of 1, 2, 4.
 
+With --draws N, also for N = 1, what there is one of a token is a list of N: in jsonl
+\"token\":[7,2], \"logprob\":[..] and so on, in safetensors [rows, N], in npy a field of N
+numbers. The table has a line a draw.
+
+With --top N the first N candidates of the whole row come last, whatever is kept: their ids
+by descending logit, ties by ascending id, and their log-probabilities in the whole row. In
+jsonl \"top_ids\":[..],\"top_logprobs\":[..], fewer where the row has fewer candidates; in
+safetensors top_ids and top_logprobs [rows, N] and in npy fields of N numbers, which end in
+-1 and -inf there. The table has them in place of the likeliest kept tokens.
+
 Examples:
   qrita sample logits.safetensors --top-k 50 --top-p 0.9 --seed 7
   qrita sample logits.npy --temperature 0 --format jsonl
   qrita sample logits.npy --params requests.jsonl --format jsonl
+  qrita sample logits.npy --draws 4 --top 20 --format jsonl
 
 Exit codes:
   0 done, 1 a file can not be opened or written or the device failed, 2 an argument or
@@ -195,11 +210,36 @@ pub(crate) struct SampleArgs {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Parameters", allow_negative_numbers = true)]
     pub(crate) position: u64,
     #[command(flatten)]
+    pub(crate) drawn: DrawArgs,
+    #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// What of each row.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct DrawArgs {
+    /// Draw N tokens of each row, with replacement, and write them as lists. Without it: one, not a list
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(1..=MAX_DRAWS),
+    )]
+    pub(crate) draws: Option<u32>,
+    /// Write the first N candidates of the whole row too, before any filter; 0 is off
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(0..=MAX_TOP as i64),
+    )]
+    pub(crate) top: u32,
 }
 
 #[derive(Debug, Args)]

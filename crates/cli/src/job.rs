@@ -27,9 +27,14 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// The rows in parts that fit memory, whatever is computed of them.
+    /// The rows in parts that fit memory, whatever is kept of them.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let row = self.tensor.vocab() * self.tensor.dtype().size();
+        self.chunks_for(0)
+    }
+
+    /// The rows in parts that fit memory, with answers of `answer` bytes a row.
+    pub(crate) fn chunks_for(&self, answer: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let row = (self.tensor.vocab() * self.tensor.dtype().size()).max(answer);
         let step = (CHUNK_BYTES / row).clamp(1, CHUNK_ROWS);
         let end = self.rows.end;
         self.rows.clone().step_by(step).map(move |start| start..end.min(start + step))

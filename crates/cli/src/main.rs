@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+mod drawn;
 mod failure;
 mod job;
 mod output;

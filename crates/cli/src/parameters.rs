@@ -64,6 +64,12 @@ impl Parameters {
         Ok(Parameters { all: all.adjustments(adjustments), rows })
     }
 
+    /// The same with so many draws of each row, at least one.
+    #[must_use]
+    pub(crate) fn draws(self, draws: u32) -> Parameters {
+        Parameters { all: self.all.draws(draws), ..self }
+    }
+
     /// Checks what depends on the tensor: that there is a line for every row of it that is used and none for a row that
     /// it lacks, and that the valid vocabulary is part of its.
     pub(crate) fn check(&self, batch: &Batch<'_>) -> Result<(), Failure> {

@@ -46,6 +46,55 @@ fn the_form_of_sample() {
 }
 
 #[test]
+fn the_form_of_several_draws_and_first_candidates() {
+    let files = Files::new();
+    let file = files.logits("logits.safetensors", &[3, 4], &ROWS);
+    // The first three random numbers of seed and position 0 are 0.881, 0.075 and 0.680 of 2^64. Both rows keep two tokens
+    // of equal weight: those beyond a half draw the second. ln(1 + 2·e^3 + e^2) is 3.8828028.
+    let lines = [
+        "{\"row\":0,\"status\":[],\"token\":[3,1,3],\"logprob\":[-0.6931472,-0.6931472,-0.6931472],\
+         \"raw_logprob\":[-0.88280284,-0.88280284,-0.88280284],\"rank\":[1,0,1],\"kept\":2,\"top_ids\":[1,3,2,0],\
+         \"top_logprobs\":[-0.88280284,-0.88280284,-1.8828028,-3.8828027]}\n",
+        "{\"row\":1,\"status\":[\"nan\",\"pos_inf\"],\"token\":[2,0,2],\"logprob\":[-0.6931472,-0.6931472,-0.6931472],\
+         \"raw_logprob\":[-0.6931472,-0.6931472,-0.6931472],\"rank\":[1,0,1],\"kept\":2,\"top_ids\":[0,2,1],\
+         \"top_logprobs\":[-0.6931472,-0.6931472,\"-inf\"]}\n",
+        "{\"row\":2,\"status\":[\"empty\"],\"token\":[null,null,null],\"logprob\":[null,null,null],\
+         \"raw_logprob\":[null,null,null],\"rank\":[null,null,null],\"kept\":0,\"top_ids\":[],\"top_logprobs\":[]}\n",
+    ];
+    assert_eq!(prints("sample", &file, "--top-k 2 --draws 3 --top 4 --format jsonl"), lines.concat());
+    // Each alone. One draw that is asked for is a list; no first candidates are as none asked for.
+    assert_eq!(
+        prints("sample", &file, "--top-k 2 --draws 1 --top 0 --rows 1 --format jsonl"),
+        "{\"row\":0,\"status\":[],\"token\":[3],\"logprob\":[-0.6931472],\"raw_logprob\":[-0.88280284],\"rank\":[1],\
+         \"kept\":2}\n"
+    );
+    assert_eq!(
+        prints("sample", &file, "--top-k 2 --top 1 --rows 1 --format jsonl"),
+        "{\"row\":0,\"status\":[],\"token\":3,\"logprob\":-0.6931472,\"raw_logprob\":-0.88280284,\"rank\":1,\
+         \"kept\":2,\"top_ids\":[1],\"top_logprobs\":[-0.88280284]}\n"
+    );
+
+    // The table: a line a draw, what is listed of the row beside the first.
+    let table = |args: &str| -> Vec<Vec<String>> {
+        let printed = prints("sample", &file, args);
+        printed.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let lines = table("--top-k 2 --draws 2 --rows 1");
+    assert_eq!(lines[1][..4], ["row", "draw", "kept", "status"]);
+    let raw = "-0.8828";
+    assert_eq!(lines[2], ["0", "0", "2", "ok", "3", "1", "-0.6931", raw, "1", "0.5000", "3", "0.5000"]);
+    assert_eq!(lines[3..], [["0", "1", "2", "ok", "1", "0", "-0.6931", raw]]);
+    let lines = table("--top-k 2 --draws 2 --top 3");
+    assert_eq!(lines[2][8..], ["1", raw, "3", raw, "2", "-1.8828"]);
+    assert_eq!(
+        lines[6..],
+        [["2", "0", "0", "empty", "-", "-", "-", "-"], ["2", "1", "0", "empty", "-", "-", "-", "-"]]
+    );
+    let lines = table("--top-k 2 --top 2 --rows 1");
+    assert_eq!(lines[2], ["0", "2", "ok", "3", "1", "-0.6931", raw, "1", raw, "3", raw]);
+}
+
+#[test]
 fn several_tensors_are_named_in_order() {
     let files = Files::new();
     let (a, b) = (f32_bytes(&[1.0, 2.0]), f32_bytes(&[5.0, 4.0]));
@@ -177,6 +226,55 @@ fn sample_has_the_oracles_bits_on_real_logits() {
         assert_eq!(line.status, status.names().collect::<Vec<_>>());
         assert_eq!((line.token, line.rank, line.kept), (token, rank, kept), "{model} row {row}");
         assert_eq!(bits(&[line.logprob, line.raw_logprob]), bits(&[logprob, raw_logprob]), "{model} row {row}");
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DrawsLine {
+    tensor: String,
+    row: usize,
+    status: Vec<String>,
+    token: Vec<Option<u32>>,
+    logprob: Vec<f32>,
+    raw_logprob: Vec<f32>,
+    rank: Vec<u32>,
+    kept: u32,
+    top_ids: Vec<u32>,
+    top_logprobs: Vec<f32>,
+}
+
+#[test]
+fn draws_and_first_candidates_have_the_oracles_bits_on_real_logits() {
+    const DRAWS: usize = 5;
+    const TOP: usize = 20;
+    let params = Params::default().top_k(50).top_p(0.9).temperature(1.3).seed(9).position(3);
+    let several = params.draws(DRAWS as u32);
+    let drawn = oracle(|oracle, logits| {
+        let drawn = oracle.sample(logits, &several, &Plan::default(), &mut oracle.workspace()).unwrap();
+        drawn.chunks(DRAWS).map(<[Sampled]>::to_vec).collect()
+    });
+    let top = oracle(|oracle, logits| {
+        let (mut ids, mut logprobs) = (vec![0; logits.rows() * TOP], vec![0.0; logits.rows() * TOP]);
+        let top = qrita::Top { n: TOP, ids: &mut ids, logprobs: &mut logprobs };
+        let mut outputs = qrita::Outputs { top: Some(top), ..Default::default() };
+        oracle.run((*logits).into(), &params, &Plan::default(), &mut outputs, &mut oracle.workspace()).unwrap();
+        ids.chunks(TOP).map(<[u32]>::to_vec).zip(logprobs.chunks(TOP).map(bits)).collect()
+    });
+    let flags = "--top-k 50 --top-p 0.9 --temperature 1.3 --seed 9 --position 3 --format jsonl";
+    let printed = prints("sample", &fixture(), &format!("{flags} --draws {DRAWS} --top {TOP}"));
+    let lines: Vec<DrawsLine> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), drawn.len());
+    for ((line, (model, row, drawn)), (_, _, top)) in lines.iter().zip(drawn).zip(top) {
+        assert_eq!((&line.tensor, line.row), (&model, row));
+        assert_eq!(line.status, drawn[0].status.names().collect::<Vec<_>>());
+        assert_eq!(line.kept, drawn[0].kept, "{model} row {row}");
+        let of = |number: fn(&Sampled) -> f32| bits(&drawn.iter().map(number).collect::<Vec<_>>());
+        assert_eq!(line.token, drawn.iter().map(|draw| draw.token).collect::<Vec<_>>(), "{model} row {row}");
+        assert_eq!(line.rank, drawn.iter().map(|draw| draw.rank).collect::<Vec<_>>(), "{model} row {row}");
+        assert_eq!(bits(&line.logprob), of(|draw| draw.logprob), "{model} row {row}");
+        assert_eq!(bits(&line.raw_logprob), of(|draw| draw.raw_logprob), "{model} row {row}");
+        assert_eq!((&line.top_ids, bits(&line.top_logprobs)), (&top.0, top.1), "{model} row {row}");
     }
 }
 
@@ -313,6 +411,72 @@ fn tokens_as_arrays() {
     ]
     .concat();
     assert!(bytes.ends_with(&values));
+}
+
+#[test]
+fn several_draws_and_first_candidates_as_arrays() {
+    let files = Files::new();
+    let file = files.logits("logits.safetensors", &[3, 4], &ROWS);
+    // The answers of `the_form_of_several_draws_and_first_candidates`.
+    let (half, first, third, last) = (0.5f32.ln(), -0.882_802_84, -1.882_802_8, -3.882_802_7);
+    let token = [3, 1, 3, 2, 0, 2, -1, -1, -1];
+    let rank = [1, 0, 1, 1, 0, 1, -1, -1, -1];
+    let logprob = [half, half, half, half, half, half, -INF, -INF, -INF];
+    let raw_logprob = [first, first, first, half, half, half, -INF, -INF, -INF];
+    let top_ids = [1, 3, 2, 0, 0, 2, 1, -1, -1, -1, -1, -1];
+    let top_logprobs = [first, first, third, last, half, half, -INF, -INF, -INF, -INF, -INF, -INF];
+
+    let out = files.path("drawn.safetensors");
+    prints("sample", &file, &format!("--top-k 2 --draws 3 --top 4 --output {}", out.display()));
+    let bytes = std::fs::read(&out).unwrap();
+    let drawn = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(drawn.len(), 8);
+    assert_eq!(i32s(&drawn, "status"), (vec![3], vec![0, 3, 4]));
+    assert_eq!(i32s(&drawn, "kept"), (vec![3], vec![2, 2, 0]));
+    assert_eq!(i32s(&drawn, "token"), (vec![3, 3], token.to_vec()));
+    assert_eq!(i32s(&drawn, "rank"), (vec![3, 3], rank.to_vec()));
+    assert_eq!(i32s(&drawn, "top_ids"), (vec![3, 4], top_ids.to_vec()));
+    assert_eq!((f32s(&drawn, "logprob"), f32s(&drawn, "raw_logprob")), (logprob.to_vec(), raw_logprob.to_vec()));
+    assert_eq!(drawn.tensor("raw_logprob").unwrap().shape(), [3, 3]);
+    assert_eq!(f32s(&drawn, "top_logprobs"), top_logprobs);
+
+    let out = files.path("drawn.npy");
+    prints("sample", &file, &format!("--top-k 2 --draws 3 --top 4 --output {}", out.display()));
+    let bytes = std::fs::read(&out).unwrap();
+    let array = npyz::NpyFile::new(&bytes[..]).unwrap();
+    assert_eq!(array.shape(), [3]);
+    assert_eq!(
+        array.dtype().descr(),
+        "[('row', '<i8'), ('status', '<i4'), ('token', '<i4', (3,)), ('logprob', '<f4', (3,)), \
+         ('raw_logprob', '<f4', (3,)), ('rank', '<i4', (3,)), ('kept', '<i4'), ('top_ids', '<i4', (4,)), \
+         ('top_logprobs', '<f4', (4,)), ]"
+    );
+    let i32_bytes = |values: &[i32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+    let record = |row: usize, status: i32, kept: i32| {
+        let (draws, top) = (3 * row..3 * row + 3, 4 * row..4 * row + 4);
+        [
+            (row as u64).to_le_bytes().to_vec(),
+            i32_bytes(&[status]),
+            i32_bytes(&token[draws.clone()]),
+            f32_bytes(&logprob[draws.clone()]),
+            f32_bytes(&raw_logprob[draws.clone()]),
+            i32_bytes(&rank[draws]),
+            i32_bytes(&[kept]),
+            i32_bytes(&top_ids[top.clone()]),
+            f32_bytes(&top_logprobs[top]),
+        ]
+        .concat()
+    };
+    let records = [record(0, 0, 2), record(1, 3, 2), record(2, 4, 0)].concat();
+    assert!(bytes.ends_with(&records));
+    // The data is aligned behind a header that is longer than most.
+    assert_eq!((bytes.len() - records.len()) % 64, 0);
+
+    // So is one of six digits and four.
+    prints("sample", &file, &format!("--draws 100000 --top 1024 --output {}", out.display()));
+    let bytes = std::fs::read(&out).unwrap();
+    assert_eq!(npyz::NpyFile::new(&bytes[..]).unwrap().shape(), [3]);
+    assert_eq!((bytes.len() - 3 * (16 + 16 * 100_000 + 8 * 1024)) % 64, 0);
 }
 
 #[test]

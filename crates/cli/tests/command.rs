@@ -82,6 +82,16 @@ fn arguments_that_can_not_be_used() {
     assert!(fails(2, &[] as &[&str]).contains("requires a subcommand"));
     assert!(fails(2, &["stats", file, "--top-p", "NaN"]).contains("top_p is NaN"));
     assert!(fails(2, &["sample", file, "--seed", "-1"]).contains("--seed"));
+    for (flag, value, range) in [
+        ("--draws", "0", "1..=1048576"),
+        ("--draws", "-1", "1..=1048576"),
+        ("--draws", "1048577", "1..=1048576"),
+        ("--top", "-1", "0..=1024"),
+        ("--top", "1025", "0..=1024"),
+    ] {
+        let error = fails(2, &["sample", file, flag, value]);
+        assert!(error.contains(&format!("'{flag} <N>': {value} is not in {range}")), "{error}");
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! `qrita sample`: a token of every row.
+//! `qrita sample`: a token of every row, or several.
 
+use std::ops::Range;
 use std::path::Path;
 
-use qrita::{Candidates, Logits, Outputs, Params, Sampled, Sampler};
+use qrita::{Candidates, Logits, Outputs, Params, Sampler};
 
 use crate::args::SampleArgs;
 use crate::commands::{only_batch, to_i32};
+use crate::drawn::{Asked, Drawn, DrawnRow};
 use crate::failure::Failure;
 use crate::job::{Batch, Progress, batches, sampler};
 use crate::output::jsonl::{self, SampledRow};
@@ -18,7 +20,8 @@ use crate::source::Source;
 
 pub(crate) fn run(args: SampleArgs) -> Result<(), Failure> {
     let target = Target::new(&args.output)?;
-    let parameters = Parameters::new(&args.parameters, args.seed, args.position)?;
+    let asked = Asked::new(&args.drawn);
+    let parameters = Parameters::new(&args.parameters, args.seed, args.position)?.draws(args.drawn.draws.unwrap_or(1));
     let source = Source::open(&args.input.file)?;
     let contents = source.contents()?;
     let batches = batches(&source, &contents, &args.input)?;
@@ -27,7 +30,7 @@ pub(crate) fn run(args: SampleArgs) -> Result<(), Failure> {
     }
     let sampler = sampler(&args.engine, args.plan.into())?;
     let progress = Progress::new(&batches, 1, args.output.output.is_some());
-    let mut sample = Sample { batches: &batches, parameters: &parameters, sampler, progress };
+    let mut sample = Sample { batches: &batches, parameters: &parameters, asked, sampler, progress };
     match target {
         Target::Table(path) => sample.table(path),
         Target::Jsonl(path) => sample.jsonl(path),
@@ -39,23 +42,29 @@ pub(crate) fn run(args: SampleArgs) -> Result<(), Failure> {
 struct Sample<'a> {
     batches: &'a [Batch<'a>],
     parameters: &'a Parameters,
+    asked: Asked,
     sampler: Sampler,
     progress: Progress,
 }
 
 impl Sample<'_> {
-    /// Hands every row's token to `each`, with its number.
+    /// The rows in parts that fit memory.
+    fn chunks(&self, batch: &Batch<'_>) -> impl Iterator<Item = Range<usize>> + use<> {
+        batch.chunks_for(self.asked.row_bytes())
+    }
+
+    /// Hands what is drawn of every row to `each`, with its number.
     fn rows(
         &mut self,
         batch: &Batch<'_>,
-        mut each: impl FnMut(usize, &Sampled) -> Result<(), Failure>,
+        mut each: impl FnMut(usize, &DrawnRow<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        for chunk in batch.chunks() {
+        for chunk in self.chunks(batch) {
             let rows = batch.tensor.read(chunk.clone());
-            let sampled = self.sampler.sample(&rows.logits()?, &self.parameters.of(&chunk))?;
+            let drawn = Drawn::of(&mut self.sampler, self.asked, &rows.logits()?, &self.parameters.of(&chunk))?;
             self.progress.advance(chunk.len());
-            for (row, sampled) in chunk.zip(&sampled) {
-                each(row, sampled)?;
+            for (i, row) in chunk.enumerate() {
+                each(row, &drawn.row(i))?;
             }
         }
         Ok(())
@@ -64,15 +73,20 @@ impl Sample<'_> {
     fn table(&mut self, path: Option<&Path>) -> Result<(), Failure> {
         let mut sink = Sink::open(path)?;
         for batch in self.batches {
-            sink.write(|out| table::heading(out, batch).and_then(|()| table::sampled_columns(out)))?;
-            for chunk in batch.chunks() {
+            sink.write(|out| table::heading(out, batch).and_then(|()| table::sampled_columns(out, self.asked)))?;
+            for chunk in self.chunks(batch) {
                 let rows = batch.tensor.read(chunk.clone());
                 let (logits, params) = (rows.logits()?, self.parameters.of(&chunk));
-                let sampled = self.sampler.sample(&logits, &params)?;
-                let likeliest = Likeliest::of(&mut self.sampler, &logits, &params)?;
+                let drawn = Drawn::of(&mut self.sampler, self.asked, &logits, &params)?;
+                let likeliest = match self.asked.top {
+                    None => Some(Likeliest::of(&mut self.sampler, &logits, &params)?),
+                    Some(_) => None,
+                };
                 self.progress.advance(chunk.len());
                 for (i, row) in chunk.enumerate() {
-                    sink.write(|out| table::sampled(out, row, &sampled[i], likeliest.row(i, sampled[i].kept)))?;
+                    let drawn = drawn.row(i);
+                    let likeliest = likeliest.as_ref().map_or((&[][..], &[][..]), |all| all.row(i, drawn.kept));
+                    sink.write(|out| table::sampled(out, row, &drawn, likeliest))?;
                 }
             }
         }
@@ -83,39 +97,30 @@ impl Sample<'_> {
         let mut sink = Sink::open(path)?;
         for batch in self.batches {
             let tensor = (self.batches.len() > 1).then_some(batch.tensor.name());
-            self.rows(batch, |row, sampled| {
-                sink.write(|out| jsonl::write(out, &SampledRow::new(tensor, row, sampled)))
-            })?;
+            self.rows(batch, |row, drawn| sink.write(|out| jsonl::write(out, &SampledRow::new(tensor, row, drawn))))?;
         }
         sink.finish()
     }
 
     fn safetensors(&mut self, path: &Path) -> Result<(), Failure> {
-        const COLUMNS: [(&str, Dtype); 6] = [
-            ("status", Dtype::I32),
-            ("token", Dtype::I32),
-            ("logprob", Dtype::F32),
-            ("raw_logprob", Dtype::F32),
-            ("rank", Dtype::I32),
-            ("kept", Dtype::I32),
-        ];
+        let columns = columns(self.asked);
         let several = self.batches.len() > 1;
         let specs: Vec<Spec> = self
             .batches
             .iter()
             .flat_map(|batch| {
-                COLUMNS.map(|(name, dtype)| Spec {
+                columns.iter().map(move |&Column { name, dtype, list }| Spec {
                     name: output_name(batch.tensor.name(), name, several),
                     dtype,
-                    shape: vec![batch.rows.len()],
+                    shape: [batch.rows.len()].into_iter().chain(list).collect(),
                 })
             })
             .collect();
         let mut writer = SafetensorsWriter::create(path, &specs)?;
         for (number, batch) in self.batches.iter().enumerate() {
-            self.rows(batch, |_, sampled| {
-                for (column, value) in fields(sampled).into_iter().enumerate() {
-                    writer.append(number * COLUMNS.len() + column, &value)?;
+            self.rows(batch, |_, drawn| {
+                for (column, bytes) in fields(drawn).iter().enumerate() {
+                    writer.append(number * columns.len() + column, bytes)?;
                 }
                 Ok(())
             })?;
@@ -125,12 +130,16 @@ impl Sample<'_> {
 
     fn npy(&mut self, path: &Path) -> Result<(), Failure> {
         let batch = only_batch(self.batches, path)?;
-        let descr = "[('row', '<i8'), ('status', '<i4'), ('token', '<i4'), ('logprob', '<f4'), ('raw_logprob', '<f4'), \
-                     ('rank', '<i4'), ('kept', '<i4')]";
-        let mut writer = NpyWriter::create(path, descr)?;
-        self.rows(batch, |row, sampled| {
+        let mut descr = "[('row', '<i8')".to_owned();
+        for Column { name, dtype, list } in columns(self.asked) {
+            let kind = if dtype == Dtype::I32 { "<i4" } else { "<f4" };
+            let list = list.map_or(String::new(), |list| format!(", ({list},)"));
+            descr += &format!(", ('{name}', '{kind}'{list})");
+        }
+        let mut writer = NpyWriter::create(path, &(descr + "]"))?;
+        self.rows(batch, |row, drawn| {
             writer.append(&(row as u64).to_le_bytes())?;
-            fields(sampled).iter().try_for_each(|value| writer.append(value))
+            fields(drawn).iter().try_for_each(|bytes| writer.append(bytes))
         })?;
         writer.finish(&[batch.rows.len()])
     }
@@ -161,15 +170,46 @@ impl Likeliest {
     }
 }
 
-/// The columns of a row as the arrays hold them: status, token, logprob, raw_logprob, rank, kept.
-fn fields(sampled: &Sampled) -> [[u8; 4]; 6] {
-    let Sampled { status, kept, token, logprob, raw_logprob, rank } = *sampled;
-    [
-        to_i32(status.bits()).to_le_bytes(),
-        token.map_or(-1, to_i32).to_le_bytes(),
-        logprob.to_le_bytes(),
-        raw_logprob.to_le_bytes(),
-        token.map_or(-1, |_| to_i32(rank)).to_le_bytes(),
-        to_i32(kept).to_le_bytes(),
-    ]
+/// A column of the arrays: one number a row, or a list of so many.
+struct Column {
+    name: &'static str,
+    dtype: Dtype,
+    list: Option<usize>,
+}
+
+/// The columns of the arrays, in the order of [`fields`].
+fn columns(asked: Asked) -> Vec<Column> {
+    let column = |name, dtype, list| Column { name, dtype, list };
+    let mut columns = vec![
+        column("status", Dtype::I32, None),
+        column("token", Dtype::I32, asked.draws),
+        column("logprob", Dtype::F32, asked.draws),
+        column("raw_logprob", Dtype::F32, asked.draws),
+        column("rank", Dtype::I32, asked.draws),
+        column("kept", Dtype::I32, None),
+    ];
+    if asked.top.is_some() {
+        columns.push(column("top_ids", Dtype::I32, asked.top));
+        columns.push(column("top_logprobs", Dtype::F32, asked.top));
+    }
+    columns
+}
+
+/// A row's part of every column.
+fn fields(drawn: &DrawnRow<'_>) -> Vec<Vec<u8>> {
+    let integers = |values: &[u32]| values.iter().flat_map(|&value| to_i32(value).to_le_bytes()).collect();
+    let numbers = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut fields = vec![
+        integers(&[drawn.status.bits()]),
+        integers(drawn.token),
+        numbers(drawn.logprob),
+        numbers(drawn.raw_logprob),
+        integers(drawn.rank),
+        integers(&[drawn.kept]),
+    ];
+    if drawn.asked.top.is_some() {
+        fields.push(integers(drawn.top_ids));
+        fields.push(numbers(drawn.top_logprobs));
+    }
+    fields
 }

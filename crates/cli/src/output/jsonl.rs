@@ -5,9 +5,11 @@
 
 use std::io::{self, Write};
 
-use qrita::{Filtered, Sampled, Status};
+use qrita::{Filtered, NO_TOKEN, Status};
 use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
+
+use crate::drawn::DrawnRow;
 
 /// Writes one object and a line feed.
 pub(crate) fn write(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
@@ -38,7 +40,7 @@ impl<'a> FilteredRow<'a> {
     }
 }
 
-/// The token of a row. The order of the fields is part of the form.
+/// What is drawn of a row. The order of the fields is part of the form.
 #[derive(Serialize)]
 pub(crate) struct SampledRow<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,26 +48,49 @@ pub(crate) struct SampledRow<'a> {
     row: usize,
     #[serde(serialize_with = "names")]
     status: Status,
-    token: Option<u32>,
-    logprob: Option<Number>,
-    raw_logprob: Option<Number>,
-    rank: Option<u32>,
+    token: Draws<u32>,
+    logprob: Draws<Number>,
+    raw_logprob: Draws<Number>,
+    rank: Draws<u32>,
     kept: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_ids: Option<&'a [u32]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<Vec<Number>>,
+}
+
+/// What there is one of a draw. A row without a candidate has nulls.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Draws<T> {
+    Single(Option<T>),
+    List(Vec<Option<T>>),
 }
 
 impl<'a> SampledRow<'a> {
-    pub(crate) fn new(tensor: Option<&'a str>, row: usize, sampled: &Sampled) -> SampledRow<'a> {
-        let Sampled { status, kept, token, logprob, raw_logprob, rank } = *sampled;
-        let with_token = |number| token.map(|_| Number(number));
+    pub(crate) fn new(tensor: Option<&'a str>, row: usize, drawn: &DrawnRow<'a>) -> SampledRow<'a> {
+        let (ids, logprobs) = drawn.top();
         SampledRow {
             tensor,
             row,
-            status,
-            token,
-            logprob: with_token(logprob),
-            raw_logprob: with_token(raw_logprob),
-            rank: token.map(|_| rank),
-            kept,
+            status: drawn.status,
+            token: Draws::new(drawn, drawn.token, |token| token),
+            logprob: Draws::new(drawn, drawn.logprob, Number),
+            raw_logprob: Draws::new(drawn, drawn.raw_logprob, Number),
+            rank: Draws::new(drawn, drawn.rank, |rank| rank),
+            kept: drawn.kept,
+            top_ids: drawn.asked.top.map(|_| ids),
+            top_logprobs: drawn.asked.top.map(|_| logprobs.iter().copied().map(Number).collect()),
+        }
+    }
+}
+
+impl<T> Draws<T> {
+    fn new<V: Copy>(drawn: &DrawnRow<'_>, values: &[V], of: impl Fn(V) -> T) -> Draws<T> {
+        let mut draws = drawn.token.iter().zip(values).map(|(&token, &value)| (token != NO_TOKEN).then(|| of(value)));
+        match drawn.asked.draws {
+            None => Draws::Single(draws.next().flatten()),
+            Some(_) => Draws::List(draws.collect()),
         }
     }
 }

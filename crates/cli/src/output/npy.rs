@@ -6,22 +6,28 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::output::sink::NewFile;
 
-/// Room for the longest header that the command writes, a multiple of the format's 64.
+/// The format's alignment of the data.
+const ALIGNMENT: usize = 64;
+/// Room for a header with a short type, and so of most files.
 const HEADER: usize = 256;
+/// Room for all of a header but its type: two dimensions of 20 digits among it.
+const AROUND: usize = 112;
 
 /// An npy file in the making.
 #[derive(Debug)]
 pub(crate) struct NpyWriter {
     file: NewFile,
-    descr: &'static str,
+    descr: String,
+    header: usize,
 }
 
 impl NpyWriter {
     /// Starts a file of elements of this type, a Python literal.
-    pub(crate) fn create(path: &Path, descr: &'static str) -> Result<NpyWriter, Failure> {
+    pub(crate) fn create(path: &Path, descr: &str) -> Result<NpyWriter, Failure> {
+        let header = (AROUND + descr.len()).next_multiple_of(ALIGNMENT).max(HEADER);
         let mut file = NewFile::create(path)?;
-        file.write(|out| out.write_all(&[b' '; HEADER]))?;
-        Ok(NpyWriter { file, descr })
+        file.write(|out| out.write_all(&vec![b' '; header]))?;
+        Ok(NpyWriter { file, descr: descr.to_owned(), header })
     }
 
     /// Appends elements.
@@ -35,7 +41,7 @@ impl NpyWriter {
         let header = format!("{{'descr': {}, 'fortran_order': False, 'shape': ({dims}), }}", self.descr);
         // Magic, version 1.0, and the length of what follows: the text, padded, and a line feed.
         let mut start = b"\x93NUMPY\x01\x00".to_vec();
-        let text = HEADER - start.len() - 2;
+        let text = self.header - start.len() - 2;
         start.extend((text as u16).to_le_bytes());
         start.extend(format!("{header:<width$}\n", width = text - 1).bytes());
         self.file.write_at(0, &start)?;
