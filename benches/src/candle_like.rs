@@ -2,7 +2,8 @@
 //! cumulative cut, a draw.
 //!
 //! It is written for this purpose and is no copy of theirs. It spares itself what costs candle more: the tensors of the
-//! steps in between, and the draw over the whole vocabulary, which here is over the kept tokens.
+//! steps in between, and the draw over the whole vocabulary, which here is over the kept tokens. Top-p's
+//! share is of what top-k left, as in the contract, where candle's is of the whole row: so both draw the same tokens.
 
 use qrita_core::{RowAdjustments, RowParams};
 
