@@ -50,7 +50,8 @@ impl Memory {
             Stored::Bf16(values) => self.put(&values.iter().map(|y| y.to_bits()).collect::<Vec<_>>()),
         };
         let logits = address + (batch.start * batch.dtype().size()) as u64;
-        DeviceBatch { logits, index: 0, rows: batch.rows, vocab: batch.vocab, stride: batch.stride }
+        let index = batch.index.as_ref().map_or(0, |index| self.put(index));
+        DeviceBatch { logits, index, rows: batch.rows, vocab: batch.vocab, stride: batch.stride }
     }
 
     fn params(&mut self, sampler: &CudaSampler, batch: &Batch) -> LaunchParams {

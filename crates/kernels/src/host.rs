@@ -189,7 +189,7 @@ impl<D: Device> HostBackend<D> {
         let (device, requests) = (&self.device, chains.requests());
         let target_rows = chains.target.logits.rows();
         let draft = self.run_side(&chains.draft, plan)?;
-        // There is a target row a request.
+        // The kernel reads what both jobs own: they stay to the end of this function. There is a target row a request.
         let Some(mut target) = self.run_side(&chains.target, plan)? else { return Ok(()) };
         let offsets: Vec<u64> = chains.offsets.iter().map(|&offset| offset as u64).collect();
         let [offsets, tokens] = [target.upload(&offsets)?, target.upload(chains.tokens)?];
@@ -212,7 +212,8 @@ impl<D: Device> HostBackend<D> {
             stage: Stage::Verify,
             // What a plan has of its own is done.
             plan: Plan::default(),
-            adjusted: target.specialization.adjusted || draft.is_some_and(|draft| draft.specialization.adjusted),
+            adjusted: target.specialization.adjusted
+                || draft.as_ref().is_some_and(|draft| draft.specialization.adjusted),
             ..target.specialization
         };
         device.launch_chains(&specialization, &call)?;

@@ -12,6 +12,8 @@ const FENCE: usize = 1024;
 const FENCE_BYTE: u8 = 0x7F;
 /// What an allocation holds before anything is written to it.
 const FRESH_BYTE: u8 = 0xA5;
+/// What it holds when it is given back: who still reads it reads nothing that was.
+const FREED_BYTE: u8 = 0x5A;
 
 /// Where an allocation lies. The fences are on both sides of `len` bytes from `start` on.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +124,13 @@ impl Drop for SimtMemory {
         if heap.damage.is_none() {
             heap.damage = self.place.damage();
         }
-        // SAFETY: allocated by `new` with this layout, and not used again.
-        unsafe { dealloc(self.place.start.as_ptr().sub(FENCE), Self::layout(self.place.len)) }
+        // SAFETY: allocated by `new` with this layout, and not used again. What is written is shown to somebody, or the compiler
+        // would leave it out, as nobody reads memory that is given back.
+        unsafe {
+            self.place.start.write_bytes(FREED_BYTE, self.place.len);
+            std::hint::black_box(self.place.start);
+            dealloc(self.place.start.as_ptr().sub(FENCE), Self::layout(self.place.len));
+        }
     }
 }
 
