@@ -107,7 +107,7 @@ impl CudaVerifier {
     /// Launches on a stream of the device, and returns before it is done. Chains of no request are a no-op.
     ///
     /// # Errors
-    /// As [`CudaSampler::launch`], [`Error::Draft`] for the draft rows; fewer target rows than draft rows. In all of them
+    /// As [`CudaSampler::launch`], [`Error::Draft`] for the draft rows; no more target rows than draft rows. In all of them
     /// nothing is launched.
     ///
     /// # Safety
@@ -123,18 +123,25 @@ impl CudaVerifier {
         workspace: DeviceWorkspace,
     ) -> Result<(), Error> {
         let &DeviceChains { draft, target, offsets, tokens } = chains;
-        let Some(requests) = target.rows.checked_sub(draft.rows) else {
-            return Err(Error::Length { what: "target rows", found: target.rows, expected: draft.rows });
+        // One more for each request, without which there are no drafts.
+        let Some(requests) = target.rows.checked_sub(draft.rows).filter(|&requests| requests > 0 || draft.rows == 0)
+        else {
+            return Err(Error::Length { what: "target rows", found: target.rows, expected: draft.rows + 1 });
         };
         is_aligned("offsets' address", offsets, 8)?;
         is_aligned("tokens' address", tokens, 4)?;
-        let vocab = draft.vocab.max(target.vocab);
+        // Of a side without rows nothing is looked at.
+        let vocab = if draft.rows == 0 { target.vocab } else { draft.vocab.max(target.vocab) };
         let needed = self.workspace_bytes(draft.rows, target.rows, vocab);
         if requests > 0 && workspace.bytes < needed {
             return Err(Error::Length { what: "workspace", found: workspace.bytes, expected: needed });
         }
         let of_side = |side, params| self.sampler.call(side, params, &DeviceOutputs::default(), workspace);
-        let of_draft = of_side(&draft, draft_params).map_err(|error| Error::Draft(Box::new(error)))?;
+        let of_draft = if draft.rows == 0 {
+            None
+        } else {
+            of_side(&draft, draft_params).map_err(|error| Error::Draft(Box::new(error)))?
+        };
         let of_target = of_side(&target, target_params)?;
         let Some(mut of_target) = of_target.filter(|_| requests > 0) else { return Ok(()) };
         of_target.laws = workspace.address + self.laws_at(target.rows, vocab) as u64;

@@ -20,7 +20,7 @@ pub trait Device {
     /// Lanes of a warp: 32 or 64.
     fn warp(&self) -> u32;
 
-    /// Threads of a block that suit rows of `vocab` logits: a multiple of the warp, at most 1024.
+    /// Threads of a block that suit rows of `vocab` logits: a power of two, at least two warps, at most 1024.
     fn threads(&self, vocab: usize, autotune: bool) -> u32;
 
     /// The most blocks that a launch of one kernel should have, or one that needs scratch memory; each takes rows until none is

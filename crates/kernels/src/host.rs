@@ -188,6 +188,8 @@ impl<D: Device> HostBackend<D> {
     fn verify_chains(&self, chains: &Chains<'_>, plan: &Plan, outputs: &mut ChainOutputs<'_>) -> Result<(), Error> {
         let (device, requests) = (&self.device, chains.requests());
         let target_rows = chains.target.logits.rows();
+        batch_rows(chains.draft.logits.rows()).map_err(|error| Error::Draft(Box::new(error)))?;
+        batch_rows(target_rows)?;
         let draft = self.run_side(&chains.draft, plan)?;
         // The kernel reads what both jobs own: they stay to the end of this function. There is a target row a request.
         let Some(mut target) = self.run_side(&chains.target, plan)? else { return Ok(()) };

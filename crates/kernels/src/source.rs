@@ -123,7 +123,7 @@ pub struct Specialization {
     pub stage: Stage,
     /// Whether rows have a bitmask, a bias, penalties, or padding of the vocabulary.
     pub adjusted: bool,
-    /// Threads of a block: a multiple of the warp, at most 1024.
+    /// Threads of a block: a power of two, at least two warps, at most 1024.
     pub threads: u32,
     /// Lanes of a warp: 32 or 64.
     pub warp: u32,

@@ -8,7 +8,7 @@ use crate::source::{KEPT_CAPACITY, MOST_CHUNKS, STREAM_CAPACITY, is_streamed, sc
 /// How a launch of two kernels is divided among blocks. It never changes an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Split {
-    /// Threads of a block of the first kernel: a multiple of the warp, at most 1024.
+    /// Threads of a block of the first kernel: a power of two, at least two warps, at most 1024.
     pub threads: u32,
     /// Blocks that share a row while it streams, if the plan is [streamed](is_streamed): at most [`MOST_CHUNKS`]
     /// and `threads`, and 1 for batches of more than [`SPLIT_ROWS`] rows. Of this and the next the greatest power of two is

@@ -52,10 +52,14 @@ impl SimtDevice {
     /// follows from the seed and the number of launches before.
     ///
     /// # Panics
-    /// If the warp is neither 32 nor 64, or `threads` is no multiple of it, or more than [`MAX_THREADS`].
+    /// If the warp is neither 32 nor 64, or `threads` is no power of two, fewer than two warps or more than [`MAX_THREADS`]: the
+    /// device source divides a row among warps, and candidates among threads by shifts.
     pub fn new(warp: u32, threads: u32, seed: u64) -> SimtDevice {
         assert!(warp == 32 || warp == 64, "a warp of {warp} lanes");
-        assert!(threads > 0 && threads <= MAX_THREADS && threads.is_multiple_of(warp), "{threads} threads in a block");
+        assert!(
+            threads.is_power_of_two() && (2 * warp..=MAX_THREADS).contains(&threads),
+            "{threads} threads in a block of warps of {warp}"
+        );
         SimtDevice {
             warp,
             threads,

@@ -85,6 +85,14 @@ fn a_missing_barrier_shows() {
     }
 }
 
+/// The device source could not divide its work among them.
+#[test]
+fn blocks_that_the_device_source_does_not_allow_are_refused() {
+    for (warp, threads) in [(32, 96), (32, 32), (64, 64), (64, 192), (32, 512), (32, 0)] {
+        std::panic::catch_unwind(|| SimtDevice::new(warp, threads, 0)).expect_err("it is refused");
+    }
+}
+
 #[test]
 fn a_seed_repeats_its_schedule() {
     let result = |seed| words(neighbour, 32, 2, seed, 256, Toy::default());
