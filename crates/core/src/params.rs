@@ -108,8 +108,6 @@ pub enum Order {
 /// [chain's](crate::verify) decisions.
 pub const MAX_DRAWS: u32 = crate::verify::REJECT_DRAW;
 
-const DRAWS: &str = "from 1 to 4294967294";
-
 /// The parameters of a batch. The default filters nothing and draws one token, at temperature 1 and seed 0.
 ///
 /// ```
@@ -208,6 +206,15 @@ impl<'a> Params<'a> {
         self
     }
 
+    /// Refuses no draw, and more than [`MAX_DRAWS`].
+    ///
+    /// # Errors
+    /// [`Error::Param`] with their number.
+    pub fn check_draws(draws: u32) -> Result<(), Error> {
+        let valid = |draws: &u32| (1..=MAX_DRAWS).contains(draws);
+        Param::All(draws).check("draws", 1, "from 1 to 4294967294", valid)
+    }
+
     /// Checks every parameter of every row against the contract.
     ///
     /// # Errors
@@ -221,7 +228,7 @@ impl<'a> Params<'a> {
         self.seed.check("seed", rows, "a 64-bit number", |_| true)?;
         self.position.check("position", rows, "a 64-bit number", |_| true)?;
         self.stream.check("stream", rows, "a 32-bit number", |_| true)?;
-        Param::All(self.draws).check("draws", rows, DRAWS, |&draws| (1..=MAX_DRAWS).contains(&draws))?;
+        Params::check_draws(self.draws)?;
         self.adjustments.validate(rows, logits.vocab())
     }
 

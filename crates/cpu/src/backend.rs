@@ -296,11 +296,7 @@ impl Backend for CpuBackend {
         self.run_rows(input, params, plan, outputs, workspace, |work, _| {
             work.truncate();
             let status = work.status();
-            if work.is_empty() {
-                return (Boundary::EMPTY, status);
-            }
-            let prefix = work.search();
-            (work.dedup(prefix), status)
+            (work.boundary(), status)
         })
     }
 

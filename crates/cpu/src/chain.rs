@@ -102,12 +102,7 @@ fn keep<'a>(backend: &'a CpuBackend, side: &Side<'a>, row: usize, plan: &Plan, e
     let mut work = backend.row_work(y, side.params.row(row), plan, exec.reborrow());
     work.truncate();
     let status = work.status();
-    let boundary = if work.is_empty() {
-        Boundary::EMPTY
-    } else {
-        let prefix = work.search();
-        work.dedup(prefix)
-    };
+    let boundary = work.boundary();
     let (mass, listed) = if boundary.kept == 0 { (0, false) } else { work.kept_mass(boundary, false) };
     Kept { y, law: work.law(Key::LEAST), kernels, boundary, mass, status, listed }
 }

@@ -169,6 +169,15 @@ impl<'a, 'w> RowWork<'a, 'w> {
         Key::from_bits(top - last_satisfying(steps, |below| enough(top - below)))
     }
 
+    /// Stages 2 and 3 of a row that was truncated.
+    pub(crate) fn boundary(&mut self) -> Boundary {
+        if self.is_empty() {
+            return Boundary::EMPTY;
+        }
+        let prefix = self.search();
+        self.dedup(prefix)
+    }
+
     /// Stage 2, search: the prefix that the filters keep. The row is not empty.
     pub(crate) fn search(&mut self) -> Prefix {
         if self.params.temperature == 0.0 {

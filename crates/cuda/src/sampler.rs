@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUstream;
-use qrita_core::{Adjustments, Dtype, Error, Logits, MAX_DRAWS, Params, Penalties, Plan, Shape, Sparse, Top};
+use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse, Top};
 use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{
     Call, Launch, RowArgs, Specialization, Stage, Workspace, batch_rows, row_args, row_blocks, split_launches,
@@ -390,14 +390,16 @@ impl CudaSampler {
     /// Launches on a stream of the device, and returns before it is done. A batch of no rows is a no-op.
     ///
     /// # Errors
-    /// A shape outside the contract, no draw, more first candidates than [`MAX_TOP`](qrita_core::MAX_TOP), a mask in place of rows that share logits, a workspace that is too small,
+    /// A shape outside the contract, a number of draws that is out of range, more first candidates than
+    /// [`MAX_TOP`](qrita_core::MAX_TOP), a mask in place of rows that share logits, a workspace that is too small,
     /// adjustments that the sampler was not made for, or a failure of the device's; in all of them nothing is launched.
     ///
     /// # Safety
-    /// The workspace was zeroed as [`DeviceWorkspace`] says. Until the launch is done: every address is one of this device's memory with as many elements as its
-    /// documentation says, the outputs, the workspace and (to be masked) the logits are nobody else's, and the stream
-    /// lives. Every number of an index is that of a stored row. [`RowArgs`] in device memory are made by [`row_args`](CudaSampler::row_args) for this `vocab`, and
-    /// adjustments are as [`Adjustments`] asks.
+    /// The workspace was zeroed as [`DeviceWorkspace`] says. Until the launch is done: every address is one of this
+    /// device's memory with as many elements as its documentation says, the outputs, the workspace and (to be masked) the
+    /// logits are nobody else's, and the stream lives. Every number of an index is that of a stored row. [`RowArgs`] in
+    /// device memory are made by [`row_args`](CudaSampler::row_args) for this `vocab`, and adjustments are as
+    /// [`Adjustments`] asks.
     pub unsafe fn launch(
         &self,
         stream: CUstream,
@@ -445,10 +447,7 @@ impl CudaSampler {
             let what = "mask in place of rows that share logits by an index".to_owned();
             return Err(Error::Unsupported { backend: NAME, what });
         }
-        if !(1..=MAX_DRAWS).contains(&params.draws) {
-            let (value, expected) = (params.draws.to_string(), "from 1 to 4294967294");
-            return Err(Error::Param { row: None, param: "draws", value, expected });
-        }
+        Params::check_draws(params.draws)?;
         let valid_vocab = adjustments.valid_vocab.unwrap_or(vocab);
         if valid_vocab > vocab {
             return Err(Error::Shape { what: "valid_vocab", value: valid_vocab, expected: "at most the vocab" });

@@ -142,9 +142,7 @@ DEVICE void run_part(const Call &call, u64 *gathered, u32 at, u32 part) {
         if (call.row_args) copy_args(args, call.row_args[at]);
         else copy_args(args, call.args);
     }
-    u32 stored = call.index ? call.index[at] : at;
-    RowView view = RowView{(Stored *)call.logits + stored * call.stride, call.vocab, at};
-    Row row = Row{call, args, view, gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, false, false};
+    Row row = Row{call, args, view_of(call, at), gathered, gathered, scratch, 0, KEY_INFINITY, 0, 0.0f, false, false};
     if (STAGE != 5) {
         if (STAGE != 6) load_table();
         if (thread_index() == 0) facts = Facts{0, 1, 0, 0, 0, false};
@@ -166,7 +164,8 @@ KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(Call) c
     }
     // A block for each part of each row: a loop would hold registers through all of it.
     const u32 parts = STAGE == 5 ? call.chunks : STAGE == 6 ? call.mask_chunks : 1;
-    run_part(call, gathered, block_index() >> shift_of(parts), block_index() & (parts - 1));
+    // A power of two.
+    run_part(call, gathered, block_index() >> trailing_zeros(parts), block_index() & (parts - 1));
 }
 
 #endif

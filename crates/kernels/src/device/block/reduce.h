@@ -7,8 +7,7 @@ DEVICE u32 lane_index() { return thread_index() % WARP; }
 DEVICE u32 warp_index() { return thread_index() / WARP; }
 DEVICE u32 warp_count() { return thread_count() / WARP; }
 
-// By what a power of two shifts: to divide by it without a division; of the greatest power in a number.
-DEVICE u32 shift_of(u32 power) { return trailing_zeros(power); }
+// By what the greatest power of two in a number shifts.
 DEVICE u32 floor_shift_of(u32 number) { return 63 - leading_zeros(number); }
 
 // Of at least 32 lanes, and at most 1024 threads in a block.

@@ -16,8 +16,7 @@ struct Side {
 
 DEVICE Side side_of(const Call &call, u64 at) {
     const RowArgs &args = call.row_args ? call.row_args[at] : call.args;
-    const u64 stored = call.index ? call.index[at] : at;
-    return Side{call, args, RowView{(Stored *)call.logits + stored * call.stride, call.vocab, (u32)at}, call.laws[at]};
+    return Side{call, args, view_of(call, at), call.laws[at]};
 }
 
 // The weight of a token with this logit; 0 if it is not kept.

@@ -20,7 +20,7 @@ struct Interval {
 // Counts, or weighs, the interval's candidates by ranges; the shift of a range's width. Where masses are asked for, `lower` is
 // what this thread has found of the mass from `low` to the interval. The ranges may be clear already; then they are not.
 DEVICE u32 divide(const Row &row, const Interval &interval, bool by_mass, u64 low, u64 &lower, bool &are_clear) {
-    const u32 index_bits = 63 - leading_zeros(BUCKETS);
+    const u32 index_bits = floor_shift_of(BUCKETS);
     u64 span = interval.high - interval.low;
     u32 bits = span == 0 ? 0 : 64 - leading_zeros(span);
     u32 shift = bits > index_bits ? bits - index_bits : 0;

@@ -40,7 +40,7 @@ DEVICE bool join(Row &row, u32 chunk, bool with_rest, Seen &seen) {
     const Call &call = row.call;
     Arrivals *arrivals = call.arrivals + row.view.row;
     SplitRow *split = call.split_rows + row.view.row;
-    const u32 shift = shift_of(call.chunks), room = STREAM_CAPACITY >> shift;
+    const u32 shift = trailing_zeros(call.chunks), room = STREAM_CAPACITY >> shift;
     const u32 held = row.gathered_count < STREAM_CAPACITY ? row.gathered_count : STREAM_CAPACITY;
     const u32 over = held > room ? held - room : 0;
     // As many threads to each region, a power of two.
@@ -49,7 +49,7 @@ DEVICE bool join(Row &row, u32 chunk, bool with_rest, Seen &seen) {
     // At least as much as is read ahead.
 #pragma unroll 1
     for (u32 i = thread_index(); i < room && (i < held || i < ahead); i += thread_count())
-        split->regions[(chunk * STREAM_CAPACITY >> shift) + i] = i < held ? row.shared[i] : 0;
+        split->regions[chunk * room + i] = i < held ? row.shared[i] : 0;
     if (over > 0) {
         if (thread_index() == 0) shared[0] = atomic_add(&arrivals->listed, over);
         block_sync();
@@ -130,9 +130,10 @@ struct Streamed {
     bool is_hopeless;
 };
 
-// Streams part `chunk` of a row that is divided into `chunks`. All blocks of a row have the same threshold.
-DEVICE Streamed stream_part(Row &row, u32 chunk, u32 chunks) {
+// Streams a part of the row. All blocks of a row have the same threshold.
+DEVICE Streamed stream_part(Row &row, u32 chunk) {
     SHARED u32 count;
+    const u32 chunks = row.call.chunks;
     const RowArgs &args = row.args;
     Vectors vectors = vectors_of(row.view);
     Strip strip = strip_of(vectors, chunk, chunks);
@@ -151,7 +152,7 @@ DEVICE Streamed stream_part(Row &row, u32 chunk, u32 chunks) {
     put_table(entry);
     bool takes_all = key_of(threshold.value) == KEY_NEGATIVE_INFINITY;
     // All candidates of a wide row are too many, unless a bitmask leaves few.
-    bool is_hopeless = takes_all && (!is_bounded || (row.view.vocab > CAPACITY && !threshold.is_sparse));
+    bool is_hopeless = takes_all && (!is_bounded || (row.view.vocab > STREAM_CAPACITY && !threshold.is_sparse));
     // Half of what top-p needs is far from it, as where the row is flat. The sample may not have what weighs most: then there
     // is more above the threshold than it shows, and a row is run whole that need not have been. With min-p the mass that
     // matters is another. Where several blocks share a row, to stream it takes less time than to look.
@@ -169,26 +170,22 @@ DEVICE Streamed stream_part(Row &row, u32 chunk, u32 chunks) {
     return Streamed{threshold, seen, with_rest, false};
 }
 
-// The boundary of a row whose parts were streamed and joined. False: a miss.
-DEVICE bool select_streamed(Row &row, const Streamed &streamed, Boundary &boundary) {
-    // By its key alone: of those that tie the first one is not known.
-    set_first(row, streamed.seen.greatest ? candidate_of(streamed.seen.greatest, 0) : 0);
-    // Read when all have met again.
-    if (thread_index() == 0) facts.nan = streamed.seen.nan;
-    return row.gathered_count <= CAPACITY &&
-           select(row, streamed.seen.rest, streamed.threshold.greatest, streamed.with_rest, boundary);
-}
-
 // One block's part of a row; the last one leaves the row's slot.
 DEVICE void stream(Row &row, u32 chunk) {
     const Call &call = row.call;
-    Streamed streamed = stream_part(row, chunk, call.chunks);
+    Streamed streamed = stream_part(row, chunk);
     if (streamed.is_hopeless) {
         if (chunk == 0) leave(row, Boundary{0, 0, 0}, SLOT_MISSED);
         return;
     }
-    if (call.chunks > 1 && !join(row, chunk, streamed.with_rest, streamed.seen)) return;
+    Seen &seen = streamed.seen;
+    if (call.chunks > 1 && !join(row, chunk, streamed.with_rest, seen)) return;
+    // By its key alone: of those that tie the first one is not known.
+    set_first(row, seen.greatest ? candidate_of(seen.greatest, 0) : 0);
+    // Read by the same thread.
+    if (thread_index() == 0) facts.nan = seen.nan;
     Boundary boundary;
-    bool is_hit = select_streamed(row, streamed, boundary);
+    bool is_hit = row.gathered_count <= STREAM_CAPACITY &&
+                  select(row, seen.rest, streamed.threshold.greatest, streamed.with_rest, boundary);
     leave(row, boundary, is_hit ? SLOT_LISTED : SLOT_MISSED);
 }

@@ -21,6 +21,10 @@ struct RowView {
     u32 vocab;
     u32 row;
 };
+DEVICE RowView view_of(const Call &call, u64 at) {
+    const u64 stored = call.index ? call.index[at] : at;
+    return RowView{(Stored *)call.logits + stored * call.stride, call.vocab, (u32)at};
+}
 
 // The entry for `id` in an ascending list, or its end.
 DEVICE u64 listed(const u32 *ids, u64 start, u64 end, u32 id) {
@@ -102,7 +106,8 @@ DEVICE Vectors vectors_of(const RowView &view) {
     return Vectors{head, (view.vocab - head) / PER_VECTOR};
 }
 
-// Part `part` of `parts` of a row, a power of two: vectors from `from` to `to`, and whether the logits before or behind all vectors are its.
+// Part `part` of `parts` of a row, a power of two: vectors from `from` to `to`, and whether the logits before or behind all
+// vectors are its.
 struct Part {
     u32 from, to;
     bool has_head, has_tail;
