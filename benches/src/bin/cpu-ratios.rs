@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p qrita-benches --bin cpu-ratios [-- --check]`. Times on shared machines drift; ratios within a
 //! run hold. Each figure is the median of calls that alternate with copies of the same rows. Then come a sampler in the
-//! manner of candle's and two threads, in times as fast. With `--check` the exit status says whether every ratio is within
+//! manner of candle's and two threads, in times as fast, and many draws in times one. With `--check` the exit status says whether every ratio is within
 //! its bound.
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use qrita_benches::candle_like::Indices;
 use qrita_benches::{COLD, Filter, Kind, Pipeline, Ring, Room, median};
-use qrita_core::{Backend, Dtype, Outputs, Plan, Row};
+use qrita_core::{Backend, Dtype, Outputs, Params, Plan, Row};
 use qrita_cpu::CpuBackend;
 
 const VOCAB: usize = 128_256;
@@ -40,6 +40,18 @@ const PIPELINE_VOCAB: usize = 151_936;
 /// With bitmask and penalties or not, and how many times as fast as the candle-like sampler it must be at least, where that
 /// sorts and where it selects.
 const PIPELINES: [(bool, [f64; 2]); 2] = [(false, [40.0, 8.0]), (true, [15.0, 4.0])];
+
+/// Tokens drawn from one row at once.
+const DRAWS: u32 = 1000;
+
+/// Rows that keep much or little: kind, top-p, top-k, and how many times as long as one draw all of them may take, without
+/// their ranks and with them.
+const DRAWN: [(Kind, f32, u32, [f64; 2]); 4] = [
+    (Kind::Normal, 1.0, 0, [6.0, 40.0]),
+    (Kind::Normal, 0.9, 0, [5.0, 15.0]),
+    (Kind::LanguageModel, 1.0, 0, [6.0, 40.0]),
+    (Kind::LanguageModel, 0.9, 50, [5.0, 6.0]),
+];
 
 fn timed(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
@@ -105,6 +117,33 @@ fn pipeline_ratios(backend: &CpuBackend, pipeline: &Pipeline, ring: &mut Ring) -
     }
     let [ours, sorted, selected] = times.map(median);
     [sorted / ours, selected / ours]
+}
+
+/// How many times as long as one draw [`DRAWS`] of them take, without their ranks and with them; the calls alternate.
+fn draws_ratios(backend: &CpuBackend, kind: Kind, top_p: f32, top_k: u32) -> [f64; 2] {
+    let mut ring = Ring::new(kind, VOCAB, Dtype::F32, COLD);
+    let mut workspace = backend.workspace();
+    let (mut token, mut rank) = (vec![0; DRAWS as usize], vec![0; DRAWS as usize]);
+    let mut times = [const { [const { Vec::new() }; 2] }; 2];
+    for _ in 0..21 {
+        for (ranked, times) in times.iter_mut().enumerate() {
+            for (draws, times) in [1, DRAWS].into_iter().zip(times) {
+                let params = Params::default().top_p(top_p).top_k(top_k).draws(draws);
+                let (token, rank) = (&mut token[..draws as usize], &mut rank[..draws as usize]);
+                let rank = (ranked == 1).then_some(rank);
+                times.push(timed(|| {
+                    let mut outputs = Outputs { token: Some(token), rank, ..Outputs::default() };
+                    let row = ring.next_row().into();
+                    let done = backend.run(row, &params, &Plan::default(), &mut outputs, &mut workspace);
+                    done.expect("the parameters are valid");
+                }));
+            }
+        }
+    }
+    times.map(|times| {
+        let [one, all] = times.map(median);
+        all / one
+    })
 }
 
 /// How many times as fast two threads are as one; the calls alternate.
@@ -183,6 +222,18 @@ fn main() -> io::Result<ExitCode> {
                 "V = {PIPELINE_VOCAB}, T=0.7,k=50,p=0.9, {:21} {ratio:5.1} times as fast as {}; at least {bound}",
                 pipeline.name(),
                 indices.name()
+            )?;
+        }
+    }
+    for (kind, top_p, top_k, bounds) in DRAWN {
+        for ((what, ratio), bound) in
+            ["", ", ranked"].into_iter().zip(draws_ratios(&backend, kind, top_p, top_k)).zip(bounds)
+        {
+            within &= ratio <= bound;
+            let name = kind.name();
+            writeln!(
+                out,
+                "{name:9} k={top_k:<2} p={top_p:<3} {DRAWS} draws{what:8} {ratio:6.1} times one; at most {bound}"
             )?;
         }
     }

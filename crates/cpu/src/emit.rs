@@ -1,9 +1,10 @@
 //! Stage 4, emit: the outputs asked for, from a boundary.
 //!
-//! Where the kept tokens are at hand as a list by ascending id, everything is read off it: their mass, the draw, the
+//! Where the kept tokens are at hand as a list by ascending id, everything is read off it: their mass, the [draw](crate::draw), the
 //! candidates; and a mask is a fill with −∞ and a scatter of the kept, so that the row is not read again. Where they are
 //! too many to list for nothing, the row streams by once more for each of mass, draw and mask.
 
+use crate::draw;
 use crate::effective::{TILE, fill_tile};
 use crate::exec::Exec;
 use crate::row::RowWork;
@@ -11,19 +12,12 @@ use crate::sink::RowSink;
 use crate::vector::{Kernels, Law};
 use crate::workspace::Slot;
 use qrita_core::logarithm::Logprob;
-use qrita_core::philox::{random, target};
 use qrita_core::probability::probability;
 use qrita_core::weight::distance;
-use qrita_core::{Boundary, Candidate, Key, Logit, NO_TOKEN, RowAdjustments, RowMut, RowParams, Status, with_dtype};
+use qrita_core::{Boundary, Candidate, Key, Logit, RowAdjustments, RowMut, Status, with_dtype};
 
 /// Up to this many kept tokens are gathered for a draw alone.
 const LISTED: u32 = 4096;
-
-/// A token drawn.
-struct Drawn {
-    token: Candidate,
-    rank: u32,
-}
 
 impl RowWork<'_, '_> {
     /// Writes the outputs asked for, but the mask, which needs the row for itself ([`mask`]).
@@ -38,7 +32,8 @@ impl RowWork<'_, '_> {
         if boundary.kept == 0 {
             sink.write_no_token();
         } else if sink.candidates.is_some() || sink.probabilities.is_some() || is_drawn {
-            let (kept_mass, listed) = self.kept_mass(boundary, sink.candidates.is_some());
+            let wants_list = sink.candidates.is_some() || draw::wants_list(&self.params, sink);
+            let (kept_mass, listed) = self.kept_mass(boundary, wants_list);
             if is_drawn {
                 self.draw(boundary, listed, kept_mass, sink);
             }
@@ -52,38 +47,13 @@ impl RowWork<'_, '_> {
         }
     }
 
-    /// Draws the row's tokens, whose masses are summed once for all of them.
-    fn draw(&mut self, boundary: Boundary, listed: bool, kept_mass: u64, sink: &mut RowSink<'_>) {
-        let RowParams { temperature, seed, position, stream, draws, .. } = self.params;
-        let kept_law = Logprob::new(kept_mass);
-        let raw_law = sink.raw_logprob.is_some().then(|| Logprob::new(self.raw_mass()));
-        for draw in 0..draws {
-            let target = target(random(seed, position, stream, draw), kept_mass);
-            let drawn = if listed { self.draw_listed(target) } else { self.draw_row(boundary, target) };
-            let d = distance(drawn.token.logit(), self.seen.max, temperature);
-            let draw = draw as usize;
-            if let Some(token) = &mut sink.token {
-                token[draw] = drawn.token.id();
-            }
-            if let Some(rank) = &mut sink.rank {
-                rank[draw] = drawn.rank;
-            }
-            if let Some(out) = &mut sink.logprob {
-                out[draw] = kept_law.of(d);
-            }
-            if let (Some(out), Some(law)) = (&mut sink.raw_logprob, &raw_law) {
-                out[draw] = law.of(d);
-            }
-        }
-    }
-
     /// The mass of what a boundary keeps, and whether the gathered set is just that, by ascending id: it is where those are few
     /// or at hand, or the caller wants it.
     pub(crate) fn kept_mass(&mut self, boundary: Boundary, wants_list: bool) -> (u64, bool) {
         let listed = wants_list || boundary.kept <= LISTED || self.listed;
         if listed {
             self.list(boundary);
-            (self.gathered_mass_where(|_| true), true)
+            (self.list_mass(), true)
         } else {
             (self.row_mass(boundary), false)
         }
@@ -149,68 +119,6 @@ impl RowWork<'_, '_> {
             self.listed = true;
         }
     }
-
-    fn draw_listed(&mut self, target: u64) -> Drawn {
-        let (kernels, law) = (self.kernels, self.law(Key::LEAST));
-        let Slot { gathered, .. } = self.exec.first();
-        let token = walk_mass(gathered.iter().map(|&c| (c, kernels.weight(c.logit(), &law))), target);
-        let rank = gathered.iter().filter(|&&candidate| candidate > token).count();
-        Drawn { token, rank: rank as u32 }
-    }
-
-    /// The kept mass of the row, tile by tile into the slots.
-    fn row_mass(&mut self, boundary: Boundary) -> u64 {
-        let (y, kernels, law) = (self.y, self.kernels, self.law(Key::LEAST));
-        self.exec.pass(y.len(), |slot, range| {
-            let Slot { tile, tile_masses, part, .. } = slot;
-            tile_masses.clear();
-            y.tiles(range, tile, |first, tile| tile_masses.push(kept_mass(kernels, &law, boundary, first, tile)));
-            part.mass = tile_masses.iter().sum();
-        });
-        self.exec.slots.iter().map(|slot| slot.part.mass).sum()
-    }
-
-    /// Finds the token that holds `target`, from the masses that [`row_mass`](Self::row_mass) left in the slots.
-    fn draw_row(&mut self, boundary: Boundary, mut target: u64) -> Drawn {
-        let (y, kernels, law) = (self.y, self.kernels, self.law(Key::LEAST));
-        let masses = self.exec.slots.iter().flat_map(|slot| &slot.tile_masses);
-        let mut at = 0;
-        for &mass in masses {
-            if target < mass {
-                break;
-            }
-            target -= mass;
-            at += 1;
-        }
-        let range = at * TILE..y.len().min((at + 1) * TILE);
-        let mut token = Candidate::new(Key::NEG_INFINITY, NO_TOKEN);
-        y.tiles(range, &mut self.exec.first().tile, |first, tile| {
-            let kept = (first as u32..).zip(tile).filter_map(|(id, &y)| {
-                let candidate = Candidate::new(Key::new(y), id);
-                boundary.keeps(candidate.key(), id).then(|| (candidate, kernels.weight(y, &law)))
-            });
-            token = walk_mass(kept, target);
-        });
-        let key = token.key();
-        let above = self.count_above(key);
-        let mut before = 0;
-        y.tiles(0..y.len().min(token.id() as usize), &mut self.exec.first().tile, |_, tile| {
-            before += kernels.count_equal(tile, key.value());
-        });
-        Drawn { token, rank: (above + before) as u32 }
-    }
-}
-
-/// The first whose cumulative sum of weights exceeds `target`. The sum of all does, unless the boundary is none of the row:
-/// then no token.
-fn walk_mass(kept: impl Iterator<Item = (Candidate, u64)>, mut target: u64) -> Candidate {
-    for (candidate, weight) in kept {
-        if target < weight {
-            return candidate;
-        }
-        target -= weight;
-    }
-    Candidate::new(Key::NEG_INFINITY, NO_TOKEN)
 }
 
 /// How many of the `len` logits from id `first` on come with their ties: up to the boundary's id the logits equal to its key
@@ -219,8 +127,8 @@ pub(crate) fn with_ties(boundary: Boundary, first: usize, len: usize) -> usize {
     (boundary.id as usize + 1).saturating_sub(first).min(len)
 }
 
-/// The mass of what a boundary keeps of a tile.
-fn kept_mass(kernels: &Kernels, law: &Law, boundary: Boundary, first: usize, tile: &[f32]) -> u64 {
+/// The mass of what a boundary keeps of the logits from id `first` on.
+pub(crate) fn kept_mass_of(kernels: &Kernels, law: &Law, boundary: Boundary, first: usize, tile: &[f32]) -> u64 {
     let (head, tail) = tile.split_at(with_ties(boundary, first, tile.len()));
     kernels.mass(head, &Law { floor: boundary.key.value(), ..*law })
         + kernels.mass(tail, &Law { floor: floor_above(boundary.key), ..*law })

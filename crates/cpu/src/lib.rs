@@ -15,6 +15,7 @@
 mod backend;
 mod chain;
 mod dedup;
+mod draw;
 mod effective;
 mod emit;
 mod exec;

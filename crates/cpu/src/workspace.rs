@@ -65,8 +65,8 @@ pub(crate) struct Slot {
     pub(crate) buckets: Box<[u32; TILE]>,
     /// What each bucket of a range of keys holds, and in the last one what lies outside.
     pub(crate) histogram: Box<[Bucket; BUCKETS + 1]>,
-    /// The kept mass of each tile of the slot's part of a row.
-    pub(crate) tile_masses: Vec<u64>,
+    /// The kept mass of the slot's part of a row, or of the list, up to the end of each block.
+    pub(crate) masses: Vec<u64>,
     /// What the slot's part of a pass came to.
     pub(crate) part: Part,
 }
@@ -108,7 +108,7 @@ impl Default for Slot {
             sample: Vec::new(),
             buckets: Box::new([0; TILE]),
             histogram: Box::new([Bucket::default(); BUCKETS + 1]),
-            tile_masses: Vec::new(),
+            masses: Vec::new(),
             part: Part::default(),
         }
     }
@@ -125,6 +125,6 @@ impl Slot {
             + (BUCKETS + 1) * size_of::<Bucket>()
             + (self.gathered.capacity() + self.ordered.capacity()) * size_of::<Candidate>()
             + sample
-            + self.tile_masses.capacity() * size_of::<u64>()
+            + self.masses.capacity() * size_of::<u64>()
     }
 }
