@@ -14,6 +14,8 @@
 //!
 //! - [`reference`](mod@reference): exponentials and logarithms with more than a hundred bits, which weight and logarithm are held to.
 //! - [`functions`]: weight, logarithm and random bits as a device computes them, against core's.
+//! - [`laws`](mod@laws): the law of the draws, by statistics, for thirty rows whose exact law the oracle knows.
+//! - [`statistics`]: the tests that it takes.
 //! - [`fixtures`]: logits of real models.
 //!
 //! Of `qrita-core` it takes the types, the random bits, `weight` and `ln_mass`. The last two are checked here on
@@ -26,6 +28,8 @@ pub mod chains;
 pub mod conformance;
 pub mod fixtures;
 pub mod functions;
+pub mod laws;
 pub mod oracle;
 pub mod reference;
 pub mod rows;
+pub mod statistics;
