@@ -47,6 +47,7 @@ const FILES: &[(&str, &str)] = &[
     ("row/dedup.h", include_str!("device/row/dedup.h")),
     ("row/top.h", include_str!("device/row/top.h")),
     ("row/probabilities.h", include_str!("device/row/probabilities.h")),
+    ("row/draw.h", include_str!("device/row/draw.h")),
     ("row/emit.h", include_str!("device/row/emit.h")),
     ("row/slot.h", include_str!("device/row/slot.h")),
     ("row/select.h", include_str!("device/row/select.h")),

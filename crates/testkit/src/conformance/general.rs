@@ -59,7 +59,7 @@ pub fn every_subset_of_outputs<B: Backend>(make: impl Fn() -> B) {
 /// kept law.
 pub fn several_draws<B: Backend>(make: impl Fn() -> B) {
     let mut suite = Suite::new(make);
-    for draws in [1, 2, 5, 300] {
+    for draws in [1, 2, 5, 600] {
         for vocab in [1, 9, 5000] {
             // Wide kept sets, narrow ones, and rows with nothing to draw.
             let kinds = [RowKind::LanguageModel, RowKind::Flat, RowKind::AllNegativeInfinity, RowKind::Equal];

@@ -11,74 +11,6 @@ DEVICE u32 status_of(const Row &row) {
     return candidate_key(row.first) == KEY_INFINITY ? status | STATUS_POS_INF : status;
 }
 
-DEVICE u64 kept_mass_of(const Row &row, const Boundary &boundary) {
-    if (row.listed)
-        return sum_gathered<u64>(row, [&](u64 candidate) {
-            return keeps(boundary, candidate) ? weight_of_key(row, candidate_key(candidate)) : 0;
-        });
-    return sum_row<u64>(row, [&](u32 id, u32 key) {
-        return keeps(boundary, candidate_of(key, id)) ? weight_of_key(row, key) : 0;
-    });
-}
-
-// How many candidates precede one.
-DEVICE u32 rank_of(const Row &row, u64 token) {
-    if (row.listed) return sum_gathered<u32>(row, [=](u64 candidate) { return candidate > token; });
-    return sum_row<u32>(row, [=](u32 id, u32 key) { return candidate_of(key, id) > token; });
-}
-
-// The key of a token that is kept. Of a listed one it is not read from the row: other blocks may be masking that.
-DEVICE u32 key_of_kept(const Row &row, u32 id) {
-    if (!row.listed) return key_of(effective(row.call, row.args, row.view, id));
-    u32 key = 0;
-    for (u32 i = thread_index(); i < row.gathered_count; i += thread_count())
-        if (candidate_id(row.gathered[i]) == id) key = candidate_key(row.gathered[i]);
-    return block_max(key);
-}
-
-// One of the row's draws. What they have in common was summed before.
-DEVICE void draw(const Row &row, const Boundary &boundary, u64 mass, u64 raw, u32 number) {
-    const Call &call = row.call;
-    u64 target = multiply_high(random_bits(row.args.seed, row.args.position, row.args.stream, number), mass);
-    u32 id;
-    if (row.listed)
-        id = locate_in_gathered(row, target, [&](u64 candidate) {
-            return keeps(boundary, candidate) ? weight_of_key(row, candidate_key(candidate)) : 0;
-        });
-    else
-        id = locate_in_row(row, target, [&](u32 id, u32 key) {
-            return keeps(boundary, candidate_of(key, id)) ? weight_of_key(row, key) : 0;
-        });
-    u32 key = key_of_kept(row, id);
-    u32 distance = distance_bits(key_value(key), row.max, row.args.temperature);
-    u32 rank = call.rank ? rank_of(row, candidate_of(key, id)) : 0;
-    if (thread_index() == 0) {
-        u64 at = (u64)row.view.row * call.draws + number;
-        if (call.token) call.token[at] = id;
-        if (call.rank) call.rank[at] = rank;
-        if (call.logprob) call.logprob[at] = logprob_of(distance, ln_mass(mass));
-        if (call.raw_logprob) call.raw_logprob[at] = logprob_of(distance, ln_mass(raw));
-    }
-}
-
-DEVICE void draw_all(Row &row, const Boundary &boundary, u64 mass) {
-    u64 raw = row.call.raw_logprob ? mass_from(row, KEY_LEAST) : 0;
-#pragma unroll 1
-    for (u32 number = 0; number < row.call.draws; number++) draw(row, boundary, mass, raw, number);
-}
-
-// What draws from an empty row come to.
-DEVICE void draw_nothing(const Row &row) {
-    const Call &call = row.call;
-    u64 start = (u64)row.view.row * call.draws;
-    for (u64 at = start + thread_index(); at < start + call.draws; at += thread_count()) {
-        if (call.token) call.token[at] = NO_TOKEN;
-        if (call.rank) call.rank[at] = NO_TOKEN;
-        if (call.logprob) call.logprob[at] = bits_float(0xFF800000u);
-        if (call.raw_logprob) call.raw_logprob[at] = bits_float(0xFF800000u);
-    }
-}
-
 // Writes the first candidates of the kept, in order, as many as there is room for.
 DEVICE void write_candidates(Row &row, const Boundary &boundary, u64 mass) {
     u32 room = row.call.capacity;
@@ -140,17 +72,16 @@ DEVICE void emit(Row &row, const Boundary &boundary, u32 status) {
     const Call &call = row.call;
     u32 at = row.view.row;
     if (call.top_ids) write_top(row, boundary);
-    bool is_drawn = call.token || call.logprob || call.raw_logprob || call.rank;
     if (boundary.kept == 0) {
-        if (is_drawn) draw_nothing(row);
+        if (is_drawn(call)) draw_nothing(row);
         if (call.probabilities) write_probabilities(row, boundary, 0);
         if (call.laws && thread_index() == 0)
             call.laws[at] = Law{0, status, KEY_NEGATIVE_INFINITY, boundary.key, boundary.id};
-    } else if (is_drawn || call.candidate_ids || call.probabilities || call.laws) {
+    } else if (is_drawn(call) || call.candidate_ids || call.probabilities || call.laws) {
         u64 mass = kept_mass_of(row, boundary);
         if (call.laws && thread_index() == 0)
             call.laws[at] = Law{mass, status, candidate_key(row.first), boundary.key, boundary.id};
-        if (is_drawn) draw_all(row, boundary, mass);
+        if (is_drawn(call)) draw_all(row, boundary, mass);
         if (call.probabilities) write_probabilities(row, boundary, mass);
         if (call.candidate_ids) {
             write_candidates(row, boundary, mass);
