@@ -1,7 +1,8 @@
-//! What turns a stored logit into the effective one: allowed-token bitmask, logit bias, penalties.
+//! What turns a stored logit into the effective one: allowed-token bitmask, logit bias, penalties, standing penalties.
 //!
 //! All of it is applied while a row streams by; the caller's logits are not rewritten. The order is the contract's:
-//! bitmask and valid vocab, then bias, then repetition, frequency and presence penalty, each a single IEEE operation.
+//! bitmask and valid vocab, then bias, then repetition, frequency and presence penalty, then the standing one, each a single IEEE
+//! operation.
 
 use alloc::string::ToString;
 
@@ -116,6 +117,44 @@ pub struct Penalties<'a> {
     pub counts: Sparse<'a, u32>,
 }
 
+/// A penalty for every token of every row, subtracted from its logit after all other adjustments: what a
+/// [step](crate::Backend::step) keeps from one to the next. Other calls read them and change nothing.
+///
+/// ```
+/// use qrita_core::{Adjustments, Logits, Params, Standing};
+/// let logits = Logits::new(&[0.0f32; 8], 4)?;
+/// let standing = Standing { penalties: &[0.5; 9], stride: 5 };
+/// let adjustments = Adjustments { standing: Some(standing), ..Adjustments::default() };
+/// assert!(Params::default().adjustments(adjustments).validate(&logits).is_ok());
+/// # Ok::<(), qrita_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// The penalties of all rows, `vocab` of each; what lies between the rows is not looked at.
+    pub penalties: &'a [f32],
+    /// Elements from one row's first penalty to the next row's: at least the vocab.
+    pub stride: usize,
+}
+
+impl<'a> Standing<'a> {
+    /// The penalties of one row, one a token, with perhaps some that are no token's. Panics outside the batch, as slices do.
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        let rest = &self.penalties[row * self.stride..];
+        &rest[..rest.len().min(self.stride)]
+    }
+
+    pub(crate) fn validate(&self, rows: usize, vocab: usize) -> Result<(), Error> {
+        if self.stride < vocab {
+            return Err(Error::Shape { what: "standing stride", value: self.stride, expected: "at least the vocab" });
+        }
+        let expected = rows.saturating_sub(1).saturating_mul(self.stride).saturating_add(vocab);
+        if rows > 0 && self.penalties.len() < expected {
+            return Err(Error::Length { what: "standing penalties", found: self.penalties.len(), expected });
+        }
+        Ok(())
+    }
+}
+
 /// All adjustments of a batch. The default leaves every logit as it is stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Adjustments<'a> {
@@ -127,6 +166,8 @@ pub struct Adjustments<'a> {
     pub bias: Option<Sparse<'a, f32>>,
     /// Penalties for repetition.
     pub penalties: Option<Penalties<'a>>,
+    /// Penalties that stand from step to step.
+    pub standing: Option<Standing<'a>>,
 }
 
 impl<'a> Adjustments<'a> {
@@ -157,6 +198,9 @@ impl<'a> Adjustments<'a> {
             presence.check("presence", rows, "finite", |v| v.is_finite())?;
             counts.validate("penalty counts", rows, vocab)?;
         }
+        if let Some(standing) = &self.standing {
+            standing.validate(rows, vocab)?;
+        }
         Ok(())
     }
 
@@ -175,6 +219,7 @@ impl<'a> Adjustments<'a> {
                 presence: p.presence.get(row),
                 counts: p.counts.row(row),
             }),
+            standing: self.standing.map(|standing| standing.row(row)),
         }
     }
 }
@@ -190,12 +235,18 @@ pub struct RowAdjustments<'a> {
     pub bias: (&'a [u32], &'a [f32]),
     /// The row's penalties.
     pub penalties: Option<RowPenalties<'a>>,
+    /// What is subtracted last, one number a token.
+    pub standing: Option<&'a [f32]>,
 }
 
 impl RowAdjustments<'_> {
     /// Whether every stored logit is the effective one, for a row of `vocab` logits.
     pub fn is_identity(&self, vocab: usize) -> bool {
-        self.valid >= vocab && self.allowed.is_none() && self.bias.0.is_empty() && self.penalties.is_none()
+        self.valid >= vocab
+            && self.allowed.is_none()
+            && self.bias.0.is_empty()
+            && self.penalties.is_none()
+            && self.standing.is_none()
     }
 }
 

@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::chains::{ChainOutputs, Chains};
+use crate::decay::Decay;
 use crate::error::Error;
 use crate::logits::{Input, Logits};
 use crate::outputs::{Candidates, NO_TOKEN, Outputs};
@@ -94,6 +95,21 @@ pub trait Backend {
         &self,
         input: Input<'_>,
         params: &Params<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        workspace: &mut Self::Workspace,
+    ) -> Result<(), Error>;
+
+    /// One step of decoding: as [`run`](Backend::run) with the [standing penalties](crate::Standing) of `decay`, which it then
+    /// takes on to the next step, behind the token that each row draws, be that asked for or not.
+    ///
+    /// # Errors
+    /// As [`run`](Backend::run); those of [`Decay::validate`]. The penalties are as they were.
+    fn step(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        decay: &mut Decay<'_>,
         plan: &Plan,
         outputs: &mut Outputs<'_>,
         workspace: &mut Self::Workspace,

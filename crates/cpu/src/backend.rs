@@ -3,19 +3,20 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qrita_core::{
-    Backend, Boundary, ChainOutputs, Chains, Cut, Error, Features, Input, Key, Logits, Outputs, Params, Plan,
-    RowParams, Status, Truncated,
+    Backend, Boundary, ChainOutputs, Chains, Cut, Decay, Error, Features, Input, Key, Logits, NO_TOKEN, Outputs,
+    Params, Plan, RowParams, Status, Truncated,
 };
 #[cfg(feature = "truncation")]
 use qrita_delta_tables::DeltaTables;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::chain;
+use crate::decay;
 use crate::effective::Effective;
 use crate::emit;
 use crate::exec::{Exec, over_rows};
 use crate::row::{Gathered, RowWork};
-use crate::sink::{ChainSink, Sink, Source};
+use crate::sink::{ChainSink, Penalties, Sink, Source};
 use crate::vector::{Isa, Kernels, Seen};
 use crate::workspace::{Slot, Workspace};
 
@@ -279,7 +280,7 @@ impl Backend for CpuBackend {
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         Error::check_length("boundaries", boundaries.len(), input.logits().rows())?;
-        self.run_rows(input, params, &Plan::default(), outputs, workspace, |work, row| {
+        self.run_rows(input, params, None, &Plan::default(), outputs, workspace, |work, row| {
             work.seen = Seen { max: boundaries[row].max.value(), nan: false };
             (boundaries[row], Status::OK)
         })
@@ -293,11 +294,19 @@ impl Backend for CpuBackend {
         outputs: &mut Outputs<'_>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        self.run_rows(input, params, plan, outputs, workspace, |work, _| {
-            work.truncate();
-            let status = work.status();
-            (work.boundary(), status)
-        })
+        self.run_rows(input, params, None, plan, outputs, workspace, |work, _| work.run())
+    }
+
+    fn step(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        decay: &mut Decay<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        self.run_rows(input, params, Some(decay), plan, outputs, workspace, |work, _| work.run())
     }
 
     fn verify(
@@ -327,11 +336,13 @@ impl Backend for CpuBackend {
 }
 
 impl CpuBackend {
-    /// Finds each row's boundary by `bound` and emits.
+    /// Finds each row's boundary by `bound` and emits; with `decay` the rows have its penalties, which go on behind the tokens.
+    #[allow(clippy::too_many_arguments, reason = "those of a step, and how a boundary is found")]
     fn run_rows(
         &self,
         mut input: Input<'_>,
         params: &Params<'_>,
+        decay: Option<&mut Decay<'_>>,
         plan: &Plan,
         outputs: &mut Outputs<'_>,
         workspace: &mut Workspace,
@@ -339,27 +350,44 @@ impl CpuBackend {
     ) -> Result<(), Error> {
         let (rows, vocab) = (input.logits().rows(), input.logits().vocab());
         params.validate(&input.logits())?;
+        if let Some(decay) = &decay {
+            decay.validate(&input.logits(), params)?;
+        }
         plan.validate(FEATURES)?;
         outputs.validate(&input.logits(), params)?;
         let sink = Sink::new(outputs, (rows, vocab), params.draws as usize);
         let source = Source::new(&mut input);
         let kernels = self.kernels();
+        let penalties = decay.map(|decay| Penalties::new(decay, vocab));
         self.each_row((rows, vocab), plan, workspace, |exec, row| {
-            let adjustments = params.adjustments.row(row);
-            // SAFETY: `each_row` calls this once for each row, and the row's logits are lent to write only below, when
-            // this loan has ended.
+            let mut adjustments = params.adjustments.row(row);
+            if let Some(penalties) = &penalties {
+                // SAFETY: `each_row` calls this once for each row, and the row's penalties are lent to write only below, when
+                // this loan has ended.
+                adjustments.standing = Some(unsafe { penalties.row(row) });
+            }
+            // SAFETY: as above, and so the row's logits.
             let (y, mut sink) = unsafe { (source.row(row), sink.row(row)) };
+            let mut own = [NO_TOKEN];
+            if penalties.is_some() {
+                sink.token.get_or_insert(&mut own);
+            }
             let y = Effective::new(y, adjustments, kernels);
             let mut work = self.row_work(y, params.row(row), plan, exec);
             let (boundary, status) = bound(&mut work, row);
             work.emit(boundary, status, &mut sink);
-            if !source.is_masked() {
+            let token = sink.token.as_deref().and_then(|drawn| drawn.first().copied());
+            if !source.is_masked() && penalties.is_none() {
                 return;
             }
             let (mut exec, listed) = work.into_list(boundary);
             // SAFETY: as above: the row's only loan now.
             if let Some(row) = unsafe { source.row_mut(row) } {
                 emit::mask(row, &adjustments, boundary, kernels, &mut exec, listed);
+            }
+            if let Some(penalties) = &penalties {
+                // SAFETY: as above: the adjustments are not looked at any more.
+                decay::update(unsafe { penalties.row_mut(row) }, &penalties.values(row), token, &mut exec);
             }
         });
         Ok(())

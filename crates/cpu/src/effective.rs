@@ -92,7 +92,7 @@ pub(crate) fn fill_tile(
 }
 
 fn adjust(tile: &mut [f32], start: usize, adjustments: &RowAdjustments<'_>) {
-    let RowAdjustments { mut valid, allowed, bias, penalties } = *adjustments;
+    let RowAdjustments { mut valid, allowed, bias, penalties, standing } = *adjustments;
     let range = start..start + tile.len();
     // Bias and penalties first, allowed tokens last: a disallowed token is −∞ whatever else is listed for it.
     for (id, bias) in listed(bias, &range) {
@@ -103,6 +103,9 @@ fn adjust(tile: &mut [f32], start: usize, adjustments: &RowAdjustments<'_>) {
             let y = &mut tile[id - start];
             *y = penalties.apply(*y, count);
         }
+    }
+    if let Some(standing) = standing {
+        tile.iter_mut().zip(&standing[range.clone()]).for_each(|(y, penalty)| *y -= penalty);
     }
     if let Some((words, ids)) = allowed {
         valid = valid.min(ids);

@@ -14,6 +14,7 @@
 
 mod backend;
 mod chain;
+mod decay;
 mod dedup;
 mod draw;
 mod effective;

@@ -169,6 +169,13 @@ impl<'a, 'w> RowWork<'a, 'w> {
         Key::from_bits(top - last_satisfying(steps, |below| enough(top - below)))
     }
 
+    /// Stages 1 to 3: what the row keeps, and its status.
+    pub(crate) fn run(&mut self) -> (Boundary, Status) {
+        self.truncate();
+        let status = self.status();
+        (self.boundary(), status)
+    }
+
     /// Stages 2 and 3 of a row that was truncated.
     pub(crate) fn boundary(&mut self) -> Boundary {
         if self.is_empty() {

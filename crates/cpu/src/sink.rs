@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
-use qrita_core::{ChainOutputs, Chains, Input, Logit, Logits, NO_TOKEN, Outputs, Row, RowMut, Shape, Status};
+use qrita_core::{
+    ChainOutputs, Chains, Decay, Input, Logit, Logits, NO_TOKEN, Outputs, Param, Row, RowDecay, RowMut, Shape, Status,
+};
 
 use crate::chain::Walked;
 
@@ -81,6 +83,71 @@ impl<'a, T> Rows<'a, T> {
         // SAFETY: the slice given to `new` has `rows · each` elements and is borrowed mutably for 'a; rows do not
         // overlap, and the caller lends each once at a time.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.each), self.each) }
+    }
+}
+
+/// The standing penalties of a batch, to be lent out row by row: to read, and then to write.
+pub(crate) struct Penalties<'a> {
+    start: *mut f32,
+    len: usize,
+    stride: usize,
+    vocab: usize,
+    decay: Param<'a, f32>,
+    presence: Param<'a, f32>,
+    repetition: Param<'a, f32>,
+    lent: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: `Penalties` only lends rows, which do not overlap (see `row` and `row_mut`), so that sharing it is sending those.
+unsafe impl Sync for Penalties<'_> {}
+
+impl<'a> Penalties<'a> {
+    /// The penalties were validated for rows of `vocab` logits.
+    pub(crate) fn new(decay: &'a mut Decay<'_>, vocab: usize) -> Self {
+        let Decay { stride, decay: factor, presence, repetition, .. } = *decay;
+        Penalties {
+            start: decay.penalties.as_mut_ptr(),
+            len: decay.penalties.len(),
+            stride,
+            vocab,
+            decay: factor,
+            presence,
+            repetition,
+            lent: PhantomData,
+        }
+    }
+
+    /// How those of a row go on.
+    pub(crate) fn values(&self, row: usize) -> RowDecay {
+        RowDecay { decay: self.decay.get(row), presence: self.presence.get(row), repetition: self.repetition.get(row) }
+    }
+
+    /// Where a row starts.
+    fn at(&self, row: usize) -> usize {
+        let start = row * self.stride;
+        assert!(self.stride >= self.vocab && start + self.vocab <= self.len);
+        start
+    }
+
+    /// The penalties of one row, to read.
+    ///
+    /// # Safety
+    /// No loan of the same row to write may live at the same time.
+    pub(crate) unsafe fn row(&self, row: usize) -> &[f32] {
+        // SAFETY: `at` has seen that the row lies within the memory, which is borrowed mutably for 'a; nobody writes to it
+        // meanwhile.
+        unsafe { std::slice::from_raw_parts(self.start.add(self.at(row)), self.vocab) }
+    }
+
+    /// The penalties of one row, to write.
+    ///
+    /// # Safety
+    /// No other loan of the same row may live at the same time.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn row_mut(&self, row: usize) -> &mut [f32] {
+        // SAFETY: as above; rows do not overlap, since the stride is at least the vocab, and the caller lends each once at a
+        // time.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(self.at(row)), self.vocab) }
     }
 }
 

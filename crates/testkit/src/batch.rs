@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use qrita_core::{
-    Adjustments, Bitmask, Dtype, Logits, LogitsMut, Order, Param, Params, Penalties, Row, RowParams, Sparse, Ties,
-    bf16, f16,
+    Adjustments, Bitmask, Dtype, Logits, LogitsMut, Order, Param, Params, Penalties, Row, RowParams, Sparse, Standing,
+    Ties, bf16, f16,
 };
 
 /// Stored logits of one dtype.
@@ -149,6 +149,21 @@ pub struct OwnedPenalties {
     pub counts: OwnedSparse<u32>,
 }
 
+/// [`Standing`] penalties in memory of their own.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct OwnedStanding {
+    pub penalties: Vec<f32>,
+    pub stride: usize,
+}
+
+impl OwnedStanding {
+    /// The element at a place of the memory, or 0 behind its end: the last row may end before its stride does.
+    fn at(&self, place: usize) -> f32 {
+        self.penalties.get(place).copied().unwrap_or(0.0)
+    }
+}
+
 /// [`Params`] in memory of their own. A vector of one value serves all rows, another one has a value a row.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
@@ -167,6 +182,7 @@ pub struct OwnedParams {
     pub bitmask: Option<OwnedBitmask>,
     pub bias: Option<OwnedSparse<f32>>,
     pub penalties: Option<OwnedPenalties>,
+    pub standing: Option<OwnedStanding>,
 }
 
 impl Default for OwnedParams {
@@ -207,6 +223,7 @@ impl OwnedParams {
             bitmask: None,
             bias: None,
             penalties: None,
+            standing: None,
         }
     }
 
@@ -237,6 +254,10 @@ impl OwnedParams {
                     presence: borrow(&penalties.presence),
                     counts: penalties.counts.borrow(),
                 }),
+                standing: self
+                    .standing
+                    .as_ref()
+                    .map(|standing| Standing { penalties: &standing.penalties, stride: standing.stride }),
             },
         }
     }
@@ -270,6 +291,10 @@ impl OwnedParams {
                 frequency: select(&penalties.frequency, rows),
                 presence: select(&penalties.presence, rows),
                 counts: penalties.counts.select(rows),
+            }),
+            standing: self.standing.as_ref().map(|standing| {
+                let of = |&row: &usize| (row * standing.stride..(row + 1) * standing.stride).map(|at| standing.at(at));
+                OwnedStanding { penalties: rows.iter().flat_map(of).collect(), stride: standing.stride }
             }),
         }
     }
@@ -416,6 +441,9 @@ impl Batch {
         if adjustments.valid_vocab.is_some() || adjustments.bitmask.is_some() {
             let mask = &one.params.bitmask;
             let _ = write!(text, "\nvalid_vocab {:?}, bitmask {mask:x?}", adjustments.valid_vocab);
+        }
+        if let Some(standing) = adjustments.standing.filter(|_| vocab <= 64) {
+            let _ = write!(text, "\nstanding {:?}", &standing.row(0)[..vocab]);
         }
         if adjustments.bias.is_some() || adjustments.penalties.is_some() {
             let _ = write!(text, "\nbias {:?}, penalties {:?}", one.params.bias, one.params.penalties);

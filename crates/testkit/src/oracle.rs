@@ -24,8 +24,8 @@ use qrita_core::logarithm::ln_mass;
 use qrita_core::philox::random;
 use qrita_core::weight::{ONE, weight};
 use qrita_core::{
-    Backend, Boundary, Candidate, ChainOutputs, Chains, Cut, Error, Features, Input, Key, Logits, LogitsMut, NO_TOKEN,
-    Order, Outputs, Params, Plan, Row, RowAdjustments, RowMut, RowParams, Status, Ties, Truncated, bf16, f16,
+    Backend, Boundary, Candidate, ChainOutputs, Chains, Cut, Decay, Error, Features, Input, Key, Logits, LogitsMut,
+    NO_TOKEN, Order, Outputs, Params, Plan, Row, RowAdjustments, RowMut, RowParams, Status, Ties, Truncated, bf16, f16,
 };
 use rayon::prelude::*;
 
@@ -158,6 +158,9 @@ fn effective(stored: f32, id: usize, adjustments: &RowAdjustments<'_>) -> f32 {
                 y -= penalties.presence;
             }
         }
+    }
+    if let Some(standing) = adjustments.standing {
+        y -= standing[id];
     }
     if y == 0.0 { 0.0 } else { y }
 }
@@ -335,6 +338,24 @@ impl Answer {
 pub(crate) fn key(logit: f32) -> Key {
     let bits = logit.to_bits();
     Key::from_bits(if logit.is_sign_negative() { !bits } else { bits + 0x8000_0000 })
+}
+
+/// Takes standing penalties on to the next step, behind the tokens drawn.
+pub fn decay(answers: &[Answer], vocab: usize, decay: &mut Decay<'_>) {
+    for (row, answer) in answers.iter().enumerate() {
+        let token = answer.drawn.first().map(|drawn| drawn.token as usize);
+        for id in 0..vocab {
+            let penalty = &mut decay.penalties[row * decay.stride + id];
+            let is_first = *penalty == 0.0;
+            *penalty *= decay.decay.get(row);
+            if Some(id) == token {
+                *penalty += if is_first { decay.presence.get(row) } else { decay.repetition.get(row) };
+            }
+            if penalty.is_nan() {
+                *penalty = f32::from_bits(0x7FC0_0000);
+            }
+        }
+    }
 }
 
 /// Writes the outputs asked for, the mask among them.
@@ -546,6 +567,28 @@ impl Backend for OracleBackend {
         outputs.validate(&logits, params)?;
         let answers = answers(&logits, params, plan);
         write(&answers, input, params, outputs);
+        Ok(())
+    }
+
+    fn step(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        decay: &mut Decay<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        _: &mut (),
+    ) -> Result<(), Error> {
+        let logits = input.logits();
+        params.validate(&logits)?;
+        decay.validate(&logits, params)?;
+        plan.validate(Features::OF_CORE)?;
+        outputs.validate(&logits, params)?;
+        let mut with_standing = *params;
+        with_standing.adjustments.standing = Some(decay.standing());
+        let (answers, vocab) = (answers(&logits, &with_standing, plan), logits.vocab());
+        write(&answers, input, params, outputs);
+        self::decay(&answers, vocab, decay);
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 use proptest::prelude::*;
 use qrita_core::{Dtype, MAX_VOCAB, Order, RowParams, Ties};
 
-use crate::batch::{Batch, OwnedBitmask, OwnedParams, OwnedPenalties, OwnedSparse, Stored};
+use crate::batch::{Batch, OwnedBitmask, OwnedParams, OwnedPenalties, OwnedSparse, OwnedStanding, Stored};
 
 /// Random numbers that are the same everywhere: the SplitMix64 sequence of a seed.
 #[derive(Clone, Debug)]
@@ -387,7 +387,21 @@ fn params(rows: usize, vocab: usize, random: &mut Random) -> OwnedParams {
             counts: sparse(rows, vocab, random, |random| random.pick(&[0, 1, 2, 3, 17, u32::MAX])),
         });
     }
+    if random.once_in(8) {
+        params.standing = Some(standing(rows, vocab, random));
+    }
     params
+}
+
+/// Standing penalties of any kind: most tokens have none, or all have one; some are none that a step would make.
+pub fn standing(rows: usize, vocab: usize, random: &mut Random) -> OwnedStanding {
+    let stride = vocab + random.pick(&[0, 0, 1, 5]);
+    let often = random.pick(&[1, 3, 50]);
+    let any = [0.5, 0.25, 1.0, 3.5, -0.0, -2.0, 1e-40, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::NAN];
+    let usual = random.pick(&[4, any.len()]);
+    let penalty = |random: &mut Random| if random.once_in(often) { random.pick(&any[..usual]) } else { 0.0 };
+    let penalties = (0..rows.saturating_sub(1) * stride + vocab).map(|_| penalty(random)).collect();
+    OwnedStanding { penalties, stride }
 }
 
 fn per_row(rows: usize, random: &mut Random, values: &[f32]) -> Vec<f32> {

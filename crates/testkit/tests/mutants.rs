@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use qrita_core::logarithm::ln_mass;
 use qrita_core::philox::random;
 use qrita_core::{
-    Backend, Boundary, ChainOutputs, Chains, Cut, Error, Input, Key, Logits, LogitsMut, NO_TOKEN, Order, Outputs,
-    Params, Plan, RowMut, Search, Shape, Side, Status, Ties, Truncated, bf16, f16,
+    Backend, Boundary, ChainOutputs, Chains, Cut, Decay, Error, Input, Key, Logits, LogitsMut, NO_TOKEN, Order,
+    Outputs, Params, Plan, RowMut, Search, Shape, Side, Status, Ties, Truncated, bf16, f16,
 };
 use qrita_testkit::conformance;
 use qrita_testkit::oracle::chain::{self, Walked};
@@ -84,6 +84,12 @@ enum Fault {
     DraftsPastTheEndKept,
     StatusOfUnreachedRows,
     ChainLengthsUnchecked,
+    StandingForgotten,
+    StepAddsPresenceAgain,
+    StepDecaysBehindTheToken,
+    StepLeavesEmptyRows,
+    StepWritesPadding,
+    StepUnchecked,
 }
 use Fault::*;
 
@@ -104,6 +110,7 @@ impl Mutant {
             JointAlways => params.order = Order::Joint,
             KeepAllForgotten => params.ties = Ties::LowestId,
             PositionForgotten => params.position = 0.into(),
+            StandingForgotten => params.adjustments.standing = None,
             StreamForgotten => params.stream = 0.into(),
             NanOfDisallowedReported => params.adjustments.bitmask = None,
             _ => {}
@@ -481,6 +488,53 @@ impl Backend for Mutant {
         Ok(())
     }
 
+    fn step(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        decay: &mut Decay<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        leak: &mut Leak,
+    ) -> Result<(), Error> {
+        let logits = input.logits();
+        params.validate(&logits)?;
+        outputs.validate(&logits, params)?;
+        let vocab = logits.vocab();
+        if let (StepUnchecked, Err(error)) = (self.0, decay.validate(&logits, params)) {
+            decay.penalties[0] = 1.0;
+            return Err(error);
+        }
+        decay.validate(&logits, params)?;
+        let mut with_standing = *params;
+        with_standing.adjustments.standing = Some(decay.standing());
+        let answers = self.answers(&logits, &self.params(with_standing), plan);
+        self.write(&answers, input, params, outputs, leak);
+        let before = decay.penalties.to_vec();
+        oracle::decay(&answers, vocab, decay);
+        for (row, answer) in answers.iter().enumerate() {
+            let start = row * decay.stride;
+            let values = decay.row(row);
+            let penalties = &mut *decay.penalties;
+            let token = answer.drawn.first().map(|drawn| start + drawn.token as usize);
+            match (self.0, token) {
+                (StepAddsPresenceAgain, Some(at)) => penalties[at] = before[at] * values.decay + values.presence,
+                (StepDecaysBehindTheToken, Some(at)) => {
+                    let more = if before[at] == 0.0 { values.presence } else { values.repetition };
+                    penalties[at] = (before[at] + more) * values.decay;
+                }
+                (StepLeavesEmptyRows, None) => {
+                    penalties[start..start + vocab].copy_from_slice(&before[start..start + vocab]);
+                }
+                (StepWritesPadding, _) if decay.stride > vocab && start + vocab < penalties.len() => {
+                    penalties[start + vocab] = 0.25;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn verify(
         &self,
         chains: &Chains<'_>,
@@ -573,6 +627,7 @@ fn without_a_fault() {
         every_plan every_subset_of_outputs overflow_is_never_silent batch_invariance workspace_keeps_nothing
         random_rows shrinking_batches stage_truncate stage_search stage_dedup stage_emit
         chains_by_hand drafts_that_cannot_be random_chains wide_chains chains_and_batch_mates invalid_chains
+        steps_by_hand random_steps invalid_steps
     );
     for (_, test) in tests {
         test(Nothing);
@@ -635,6 +690,16 @@ fn memory() {
     must_fail(LogprobOfCandidatesOneUlpOff, tests!(every_subset_of_outputs random_rows));
     must_fail(ErrorAfterWriting, tests!(parameters_out_of_range invalid_parameters invalid_adjustments wrong_lengths));
     must_fail(LengthsUnchecked, tests!(wrong_lengths));
+}
+
+#[test]
+fn steps() {
+    must_fail(StandingForgotten, tests!(steps_by_hand random_steps random_rows));
+    must_fail(StepAddsPresenceAgain, tests!(steps_by_hand random_steps));
+    must_fail(StepDecaysBehindTheToken, tests!(steps_by_hand random_steps));
+    must_fail(StepLeavesEmptyRows, tests!(steps_by_hand random_steps));
+    must_fail(StepWritesPadding, tests!(random_steps));
+    must_fail(StepUnchecked, tests!(invalid_steps));
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod errors;
 mod general;
 mod harness;
 mod stages;
+mod steps;
 
 pub use cases::*;
 pub use chains::*;
@@ -34,6 +35,7 @@ pub use errors::*;
 pub use general::*;
 pub use harness::{Suite, Wanted};
 pub use stages::*;
+pub use steps::*;
 
 /// Makes a module of tests that hold a backend to the contract: see [`conformance`](mod@crate::conformance).
 #[macro_export]
@@ -110,6 +112,9 @@ macro_rules! conformance {
                 chains_and_batch_mates
                 wide_chains
                 invalid_chains
+                steps_by_hand
+                random_steps
+                invalid_steps
             }
         }
     };
@@ -139,6 +144,7 @@ mod tests {
             include_str!("errors.rs"),
             include_str!("general.rs"),
             include_str!("stages.rs"),
+            include_str!("steps.rs"),
         ];
         let mut count = 0;
         for line in sources.iter().flat_map(|source| source.lines()) {
@@ -151,6 +157,6 @@ mod tests {
             assert!(listed.lines().any(|line| line.trim() == name), "{name} is not listed");
             count += 1;
         }
-        assert_eq!(count, 63);
+        assert_eq!(count, 66);
     }
 }
