@@ -14,7 +14,7 @@ const MAX_THREADS: u32 = 256;
 
 const WARPS: [u32; 2] = [32, 64];
 const DTYPES: u32 = 3;
-const STAGES: u32 = 9;
+const STAGES: u32 = 10;
 /// The stage whose argument is another: chains.
 const VERIFY: u32 = 8;
 /// Stages that most launches are of: stream, finish, cut.

@@ -55,22 +55,21 @@ impl Decay<'_> {
     /// standing penalties.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::Length`] or [`Error::Param`], which names row, parameter and value; [`Error::Unsupported`]
-    /// for [`standing`](crate::Adjustments::standing) penalties among the adjustments, as the step has its own.
+    /// [`Error::Shape`], [`Error::Length`] or [`Error::Param`], which names row, parameter and value; the last also for
+    /// [`standing`](crate::Adjustments::standing) penalties among the adjustments.
     pub fn validate(&self, logits: &Logits<'_>, params: &Params<'_>) -> Result<(), Error> {
         let rows = logits.rows();
         self.standing().validate(rows, logits.vocab())?;
-        let valid = |value: &f32| *value >= 0.0 && value.is_finite();
         for (name, param) in NAMES.into_iter().zip([&self.decay, &self.presence, &self.repetition]) {
-            param.check(name, rows, EXPECTED, valid)?;
+            param.check(name, rows, EXPECTED, is_valid)?;
         }
         if params.draws != 1 {
             let value = params.draws.to_string();
             return Err(Error::Param { row: None, param: "draws", value, expected: "1 where penalties decay" });
         }
         if params.adjustments.standing.is_some() {
-            let what = "step with standing penalties beside its own".to_string();
-            return Err(Error::Unsupported { backend: "contract", what });
+            let (value, expected) = ("given".to_string(), "left to the step, which has its own");
+            return Err(Error::Param { row: None, param: "standing", value, expected });
         }
         Ok(())
     }
@@ -84,6 +83,10 @@ impl Decay<'_> {
 const NAMES: [&str; 3] = ["decay", "standing presence", "standing repetition"];
 const EXPECTED: &str = "finite and at least 0";
 
+fn is_valid(value: &f32) -> bool {
+    *value >= 0.0 && value.is_finite()
+}
+
 /// How the standing penalties of one row go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowDecay {
@@ -96,6 +99,17 @@ pub struct RowDecay {
 }
 
 impl RowDecay {
+    /// Checks that every value is in its range.
+    ///
+    /// # Errors
+    /// [`Error::Param`] names the one that is not.
+    pub fn validate(&self) -> Result<(), Error> {
+        for (name, value) in NAMES.into_iter().zip([self.decay, self.presence, self.repetition]) {
+            Param::All(value).check(name, 1, EXPECTED, is_valid)?;
+        }
+        Ok(())
+    }
+
     /// What becomes of a penalty; of a NaN, or where infinity meets a decay of 0, the NaN with the bits `0x7FC00000`.
     #[inline]
     pub fn faded(&self, penalty: f32) -> f32 {

@@ -87,6 +87,7 @@ fn kernels() -> Vec<Specialization> {
                 add(Plan::default(), dtype, Stage::Emit, adjusted);
                 add(Plan::default(), dtype, Stage::Verify, adjusted);
             }
+            add(Plan::default(), Dtype::F32, Stage::Decay, true);
             add(plan, dtype, Stage::Truncate, false);
             add(plan, dtype, Stage::Search, false);
         }

@@ -121,6 +121,7 @@ fn groups(all: bool) -> Vec<Group> {
         }
         group("chains of draft tokens", &DTYPES, &[Plan::default()], &[Stage::Verify], false);
         group("chains, adjusted", &DTYPES, &[Plan::default()], &[Stage::Verify], true);
+        group("standing penalties, after a step", &DTYPES[..1], &[Plan::default()], &[Stage::Decay], true);
         if all || architecture == EVERY_PLAN_ON {
             let every_plan: Vec<Plan> = Plan::all().collect();
             let dtypes = if all { &DTYPES[..] } else { &DTYPES[..1] };

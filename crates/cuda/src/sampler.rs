@@ -7,8 +7,8 @@ use cudarc::driver::sys::CUstream;
 use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse, Top};
 use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{
-    Call, Launch, RowArgs, Specialization, Stage, Workspace, batch_rows, row_args, row_blocks, split_launches,
-    split_specializations,
+    Call, Launch, RowArgs, Specialization, Stage, Workspace, batch_rows, decay_launch, decay_specialization, row_args,
+    row_blocks, split_launches, split_specializations,
 };
 
 use crate::context::{Context, driver};
@@ -56,6 +56,8 @@ pub struct CudaSampler {
     /// The first of two kernels, for each number of threads that a launch may have.
     first: Vec<(u32, CudaFunction)>,
     second: CudaFunction,
+    /// What a step leaves of standing penalties; of a sampler with adjustments.
+    decay: Option<CudaFunction>,
     /// Measured shapes; where there are none the policy chooses.
     tuning: Option<Arc<Tuning>>,
     /// The shape of every launch, whatever would be chosen.
@@ -87,7 +89,7 @@ pub struct LaunchParams {
     pub(crate) row_args: u64,
     /// How many tokens to draw from each row, with replacement: at least 1.
     pub draws: u32,
-    /// Bitmask, bias and penalties; for samplers that were made for them.
+    /// Bitmask, bias and penalties of all kinds; for samplers that were made for them.
     pub adjustments: DeviceAdjustments,
 }
 
@@ -134,6 +136,10 @@ pub struct DeviceAdjustments {
     pub bias: DeviceSparse,
     /// Tokens seen before, with `u32` counts.
     pub penalties: DeviceSparse,
+    /// Standing penalties, `f32`: one for every token of every row.
+    pub standing: u64,
+    /// Elements from one row's first standing penalty to the next row's.
+    pub standing_stride: usize,
 }
 
 /// [`Sparse`] in device memory: `u64` offsets, `u32` ids, values of 4 bytes. All addresses of 0 are "none".
@@ -231,8 +237,9 @@ impl CudaSampler {
         adjusted: bool,
         of_first: &[u32],
     ) -> Result<CudaSampler, Error> {
-        let specializations = specializations(dtype, plan, adjusted, of_first);
+        let mut specializations = specializations(dtype, plan, adjusted, of_first);
         let whole = specializations[0];
+        specializations.extend(adjusted.then(|| decay_specialization(&whole)));
         let mut kernels = context.kernels(&specializations)?.into_iter();
         let (Some(whole_kernel), Some(second)) = (kernels.next(), kernels.next()) else {
             return Err(failed("two kernels were compiled, and are not there"));
@@ -242,8 +249,9 @@ impl CudaSampler {
             tables: Arc::default(),
             whole: whole_kernel,
             whole_is: whole,
-            first: of_first.iter().copied().zip(kernels).collect(),
+            first: of_first.iter().copied().zip(&mut kernels).collect(),
             second,
+            decay: kernels.next(),
             tuning: None,
             shape: None,
         })
@@ -413,6 +421,63 @@ impl CudaSampler {
         unsafe { self.launch_call(stream, &call) }
     }
 
+    /// Launches a step: as [`launch`](CudaSampler::launch) with the standing penalties of the adjustments, which it then takes on
+    /// behind the tokens drawn, as [`Backend::step`](qrita_core::Backend::step) does. How, is in the [`RowArgs`]: see
+    /// [`RowArgs::decaying`].
+    ///
+    /// ```no_run
+    /// use qrita_core::{Dtype, Error, Params, Plan, RowDecay};
+    /// use qrita_cuda::{
+    ///     Context, CudaSampler, DeviceAdjustments, DeviceBatch, DeviceOutputs, DeviceWorkspace, LaunchParams,
+    /// };
+    ///
+    /// # fn step(batch: DeviceBatch, token: u64, standing: u64, workspace: DeviceWorkspace,
+    /// #     stream: cudarc::driver::sys::CUstream) -> Result<(), Error> {
+    /// let sampler = CudaSampler::new(&Context::new(0)?, Dtype::Bf16, Plan::default(), true)?;
+    /// let values = RowDecay { decay: 0.98, presence: 0.5, repetition: 0.2 };
+    /// let args = sampler.row_args(&Params::default().top_k(50), 0, batch.vocab)?.decaying(values)?;
+    /// let adjustments = DeviceAdjustments { standing, standing_stride: batch.vocab, ..DeviceAdjustments::default() };
+    /// let outputs = DeviceOutputs { token, ..DeviceOutputs::default() };
+    /// let params = LaunchParams::all(args).adjustments(adjustments);
+    /// // SAFETY: the penalties are the engine's alone, and have the batch's shape, as the rest has.
+    /// unsafe { sampler.step(stream, &batch, &params, &outputs, workspace) }?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`launch`](CudaSampler::launch); no standing penalties, no token asked for, or more than one draw.
+    ///
+    /// # Safety
+    /// As in [`launch`](CudaSampler::launch); the penalties are nobody else's until the launch is done.
+    pub unsafe fn step(
+        &self,
+        stream: CUstream,
+        batch: &DeviceBatch,
+        params: &LaunchParams,
+        outputs: &DeviceOutputs,
+        workspace: DeviceWorkspace,
+    ) -> Result<(), Error> {
+        let Some(call) = self.call(batch, params, outputs, workspace)? else { return Ok(()) };
+        let without = |what: &str| Err(Error::Unsupported { backend: NAME, what: format!("step without {what}") });
+        if call.standing == 0 {
+            return without("standing penalties");
+        }
+        if call.token == 0 {
+            return without("the tokens in memory of the caller's");
+        }
+        if call.draws != 1 {
+            let expected = "1 where penalties decay";
+            return Err(Error::Param { row: None, param: "draws", value: call.draws.to_string(), expected });
+        }
+        let Some(kernel) = &self.decay else { return without("adjustments in the sampler") };
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_call(stream, &call) }?;
+        let Launch { specialization, blocks, call } = decay_launch(&self.whole_is, &call);
+        // SAFETY: as above; the launch waits for those before it.
+        unsafe { launch_kernel(kernel, stream, blocks, specialization.threads, &call, Start::InOrder) }
+    }
+
     /// The argument of a launch, checked; `None` for a batch of no rows.
     pub(crate) fn call(
         &self,
@@ -452,6 +517,11 @@ impl CudaSampler {
         if valid_vocab > vocab {
             return Err(Error::Shape { what: "valid_vocab", value: valid_vocab, expected: "at most the vocab" });
         }
+        is_aligned("standing penalties' address", adjustments.standing, size_of::<f32>())?;
+        if adjustments.standing != 0 && adjustments.standing_stride < vocab {
+            let (what, expected) = ("standing stride", "at least the vocab");
+            return Err(Error::Shape { what, value: adjustments.standing_stride, expected });
+        }
         let (candidates, top) = (outputs.candidates, outputs.top);
         top.map_or(Ok(()), |top| Top::check(top.n as usize))?;
         let mut call = Call {
@@ -471,6 +541,8 @@ impl CudaSampler {
             penalty_offsets: adjustments.penalties.offsets,
             penalty_ids: adjustments.penalties.ids,
             penalty_counts: adjustments.penalties.values,
+            standing: adjustments.standing,
+            standing_stride: adjustments.standing_stride as u64,
             bitmask_ids: adjustments.bitmask_ids.min(vocab) as u32,
             valid_vocab: valid_vocab as u32,
             mask: u32::from(outputs.mask),

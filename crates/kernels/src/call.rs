@@ -1,6 +1,7 @@
 //! The one argument of a kernel, as it lies in memory on both sides: `device/call.h` declares the same.
 
 use bytemuck::{Pod, Zeroable};
+use qrita_core::{Error, RowDecay};
 
 /// A call: the batch, its parameters, its outputs and the scratch memory. Addresses are the device's; 0 is "none".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -29,6 +30,9 @@ pub struct Call {
     pub penalty_counts: u64,
     pub bitmask_ids: u32,
     pub valid_vocab: u32,
+    /// A penalty for every token of every row, `standing_stride` elements from row to row.
+    pub standing: u64,
+    pub standing_stride: u64,
 
     /// 1 to store −∞ over what is not kept, in `logits`.
     pub mask: u32,
@@ -65,7 +69,7 @@ pub struct Call {
     pub slots: u64,
     pub arrivals: u64,
     pub split_rows: u64,
-    /// Blocks that share a row while it streams, and while it is masked.
+    /// Blocks that share a row while it streams, or while its standing penalties are taken on; and while it is masked.
     pub chunks: u32,
     pub mask_chunks: u32,
 
@@ -126,6 +130,23 @@ pub struct RowArgs {
     pub delta: [f32; DELTA_SIGMAS],
     /// The number of candidates that an order statistic aims at.
     pub wanted: u32,
+    /// What a step multiplies standing penalties by, and adds to that of a token at its first time and at each further one.
+    pub decay: f32,
+    pub standing_presence: f32,
+    pub standing_repetition: f32,
+    pub unused: u32,
+}
+
+impl RowArgs {
+    /// The same for a step, in which the row's standing penalties go on so.
+    ///
+    /// # Errors
+    /// [`Error::Param`] names the value that is out of range.
+    pub fn decaying(self, values: RowDecay) -> Result<RowArgs, Error> {
+        values.validate()?;
+        let RowDecay { decay, presence, repetition } = values;
+        Ok(RowArgs { decay, standing_presence: presence, standing_repetition: repetition, ..self })
+    }
 }
 
 /// Deviations that a row's δ are given at, half a unit apart.

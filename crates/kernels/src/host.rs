@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use qrita_core::{
-    Backend, Boundary, Candidate, ChainOutputs, Chains, Cut, Error, Features, Input, Key, Logits, Outputs, Param,
-    Params, Plan, Shape, Side, Sparse, Status, Truncated, with_dtype,
+    Backend, Boundary, Candidate, ChainOutputs, Chains, Cut, Decay, Dtype, Error, Features, Input, Key, Logits,
+    Outputs, Param, Params, Plan, Shape, Side, Sparse, Status, Truncated, with_dtype,
 };
 use qrita_delta_tables::DeltaTables;
 
@@ -50,11 +50,12 @@ impl<D: Device> HostBackend<D> {
         &self.device
     }
 
-    /// Uploads a batch that was validated and is not empty, and prepares the call of one stage.
+    /// Uploads a batch that was validated and is not empty, and prepares the call of one stage, or of a step with `decay`.
     fn prepare(
         &self,
         logits: &Logits<'_>,
         params: &Params<'_>,
+        decay: Option<&Decay<'_>>,
         plan: &Plan,
         stage: Stage,
     ) -> Result<Job<'_, D>, Error> {
@@ -62,6 +63,11 @@ impl<D: Device> HostBackend<D> {
         let rows = logits.rows();
         let batch_rows = batch_rows(rows)?;
         let (device, tables) = (&self.device, &*self.tables);
+        let mut params = *params;
+        if let Some(decay) = decay {
+            params.adjustments.standing = Some(decay.standing());
+        }
+        let params = &params;
         let adjusted = !(0..rows).all(|row| params.adjustments.row(row).is_identity(vocab));
         let blocks = row_blocks(plan, batch_rows, device.blocks().max(1));
 
@@ -89,6 +95,7 @@ impl<D: Device> HostBackend<D> {
                 ..Call::default()
             },
             logits: data,
+            standing: None,
             held: Vec::new(),
         };
         if let Some(index) = logits.index() {
@@ -98,11 +105,14 @@ impl<D: Device> HostBackend<D> {
         let zeroed = job.upload(&vec![0u8; workspace.zeroed_bytes()])?;
         let rest = job.allocate(workspace.bytes() - workspace.zeroed_bytes())?;
         workspace.place(zeroed, rest, &mut job.call);
-        if is_uniform(params) {
-            job.call.args = row_args(params, 0, vocab, tables, plan);
+        let args = |row| {
+            let args = row_args(params, row, vocab, tables, plan);
+            decay.map_or(Ok(args), |decay| args.decaying(decay.row(row)))
+        };
+        if is_uniform(params, decay) {
+            job.call.args = args(0)?;
         } else {
-            let args: Vec<RowArgs> = (0..rows).map(|row| row_args(params, row, vocab, tables, plan)).collect();
-            job.call.row_args = job.upload(&args)?;
+            job.call.row_args = job.upload(&(0..rows).map(args).collect::<Result<Vec<RowArgs>, _>>()?)?;
         }
         if adjusted {
             job.upload_adjustments(params, rows, vocab)?;
@@ -120,7 +130,7 @@ impl<D: Device> HostBackend<D> {
         stage_rows: &[StageRow],
         more: impl FnOnce(&mut Job<'_, D>) -> Result<(), Error>,
     ) -> Result<Vec<StageRow>, Error> {
-        let mut job = self.prepare(logits, params, plan, stage)?;
+        let mut job = self.prepare(logits, params, None, plan, stage)?;
         let memory = self.device.upload(bytemuck::cast_slice(stage_rows))?;
         job.call.stage_rows = self.device.address(&memory);
         more(&mut job)?;
@@ -128,11 +138,12 @@ impl<D: Device> HostBackend<D> {
         download(&self.device, &memory, stage_rows.len())
     }
 
-    /// Runs the stages that end in outputs: all of them, or the last with the boundaries in `stage_rows`.
+    /// Runs the stages that end in outputs: all of them, or the last with the boundaries in `stage_rows`; as a step with `decay`.
     fn run_with_outputs(
         &self,
         mut input: Input<'_>,
         params: &Params<'_>,
+        decay: Option<&mut Decay<'_>>,
         plan: &Plan,
         stage_rows: Option<&[StageRow]>,
         outputs: &mut Outputs<'_>,
@@ -140,21 +151,31 @@ impl<D: Device> HostBackend<D> {
         let logits = input.logits();
         let (rows, vocab) = (logits.rows(), logits.vocab());
         params.validate(&logits)?;
+        if let Some(decay) = &decay {
+            decay.validate(&logits, params)?;
+        }
         plan.validate(FEATURES)?;
         outputs.validate(&logits, params)?;
         if rows == 0 {
             return Ok(());
         }
         let stage = if stage_rows.is_some() { Stage::Emit } else { Stage::Run };
-        let mut job = self.prepare(&logits, params, plan, stage)?;
+        let mut job = self.prepare(&logits, params, decay.as_deref(), plan, stage)?;
         if let Some(stage_rows) = stage_rows {
             job.call.stage_rows = job.upload(stage_rows)?;
         }
         job.call.mask = u32::from(matches!(input, Input::Mask(_)));
-        let memory = OutputMemory::new(&mut job, outputs, vocab)?;
+        let memory = OutputMemory::new(&mut job, outputs, vocab, decay.is_some())?;
         job.launch()?;
+        if decay.is_some() {
+            job.launch_decay()?;
+        }
 
         let found = memory.download(job.device, &job.call)?;
+        let penalties = match (&decay, &job.standing) {
+            (Some(decay), Some(standing)) => download(job.device, standing, (rows - 1) * decay.stride + vocab)?,
+            _ => Vec::<f32>::new(),
+        };
         if let Input::Mask(masked) = &mut input {
             let Shape { stride, .. } = masked.shape();
             with_dtype!(RowMut, masked.data_mut(), |data| {
@@ -163,6 +184,12 @@ impl<D: Device> HostBackend<D> {
                 for (row, masked) in data.chunks_mut(stride).zip(span.chunks(stride)).take(rows) {
                     row[..vocab].copy_from_slice(&masked[..vocab]);
                 }
+            });
+        }
+        if let Some(decay) = decay {
+            let found = penalties.chunks(decay.stride);
+            decay.penalties.chunks_mut(decay.stride).zip(found).for_each(|(row, found)| {
+                row[..vocab].copy_from_slice(&found[..vocab]);
             });
         }
         found.write(outputs);
@@ -178,7 +205,7 @@ impl<D: Device> HostBackend<D> {
         if rows == 0 {
             return Ok(None);
         }
-        let mut job = self.prepare(&side.logits, &side.params, plan, Stage::Run)?;
+        let mut job = self.prepare(&side.logits, &side.params, None, plan, Stage::Run)?;
         job.call.laws = job.allocate(rows.saturating_mul(LAW_BYTES))?;
         job.launch()?;
         Ok(Some(job))
@@ -259,7 +286,7 @@ fn span(logits: &Logits<'_>) -> usize {
 }
 
 /// Whether all rows have the same parameters.
-fn is_uniform(params: &Params<'_>) -> bool {
+fn is_uniform(params: &Params<'_>, decay: Option<&Decay<'_>>) -> bool {
     fn all<T>(param: &Param<'_, T>) -> bool {
         matches!(param, Param::All(_))
     }
@@ -273,6 +300,7 @@ fn is_uniform(params: &Params<'_>) -> bool {
         && all(position)
         && all(stream)
         && penalties.is_none_or(|p| all(&p.repetition) && all(&p.frequency) && all(&p.presence))
+        && decay.is_none_or(|d| all(&d.decay) && all(&d.presence) && all(&d.repetition))
 }
 
 /// Reads `len` elements from the start of a memory.
@@ -289,6 +317,7 @@ struct Job<'d, D: Device> {
     blocks: u32,
     call: Call,
     logits: D::Memory,
+    standing: Option<D::Memory>,
     /// Memory that the call has the address of and nobody reads afterwards.
     held: Vec<D::Memory>,
 }
@@ -333,7 +362,18 @@ impl<D: Device> Job<'_, D> {
             let [offsets, ids, counts] = self.upload_sparse(&penalties.counts)?;
             (self.call.penalty_offsets, self.call.penalty_ids, self.call.penalty_counts) = (offsets, ids, counts);
         }
+        if let Some(standing) = &adjustments.standing {
+            let len = (rows - 1) * standing.stride + vocab;
+            let memory = self.device.upload(bytemuck::cast_slice(&standing.penalties[..len]))?;
+            (self.call.standing, self.call.standing_stride) = (self.device.address(&memory), standing.stride as u64);
+            self.standing = Some(memory);
+        }
         Ok(())
+    }
+
+    fn launch_decay(&self) -> Result<(), Error> {
+        let Launch { specialization, blocks, call } = decay_launch(&self.specialization, &self.call);
+        self.device.launch(&specialization, blocks, &call)
     }
 
     fn launch(&self) -> Result<(), Error> {
@@ -345,6 +385,25 @@ impl<D: Device> Job<'_, D> {
         }
         Ok(())
     }
+}
+
+/// Logits of a row whose penalties one thread takes on.
+const DECAY_ITEMS: u32 = 8;
+
+/// The launch that takes standing penalties on behind the tokens of a step, whose call this is: in the place of `whole`, which
+/// ran it.
+pub fn decay_launch(whole: &Specialization, call: &Call) -> Launch {
+    let chunks = (call.vocab / (DECAY_ITEMS * whole.threads)).clamp(1, (MOST_BLOCKS / call.rows.max(1)).max(1));
+    Launch {
+        specialization: decay_specialization(whole),
+        blocks: call.rows.saturating_mul(chunks),
+        call: Call { chunks, ..*call },
+    }
+}
+
+/// The kernel of [`decay_launch`]: neither plan nor dtype change it.
+pub fn decay_specialization(whole: &Specialization) -> Specialization {
+    Specialization { stage: Stage::Decay, plan: Plan::default(), dtype: Dtype::F32, adjusted: true, ..*whole }
 }
 
 /// A launch of one kernel.
@@ -416,6 +475,7 @@ impl<M> OutputMemory<M> {
         job: &mut Job<'_, D>,
         outputs: &Outputs<'_>,
         vocab: usize,
+        needs_token: bool,
     ) -> Result<OutputMemory<M>, Error> {
         let device = job.device;
         let rows = job.call.rows as usize;
@@ -432,7 +492,7 @@ impl<M> OutputMemory<M> {
         Ok(OutputMemory {
             status: words(&mut call.status, outputs.status.is_some(), rows)?,
             kept: words(&mut call.kept, outputs.kept.is_some(), rows)?,
-            token: words(&mut call.token, outputs.token.is_some(), draws)?,
+            token: words(&mut call.token, needs_token || outputs.token.is_some(), draws)?,
             logprob: words(&mut call.logprob, outputs.logprob.is_some(), draws)?,
             raw_logprob: words(&mut call.raw_logprob, outputs.raw_logprob.is_some(), draws)?,
             rank: words(&mut call.rank, outputs.rank.is_some(), draws)?,
@@ -726,7 +786,7 @@ impl<D: Device> Backend for HostBackend<D> {
             ..empty_row()
         };
         let stage_rows: Vec<StageRow> = boundaries.iter().map(stage_row).collect();
-        self.run_with_outputs(input, params, &Plan::default(), Some(&stage_rows), outputs)
+        self.run_with_outputs(input, params, None, &Plan::default(), Some(&stage_rows), outputs)
     }
 
     fn run(
@@ -737,7 +797,19 @@ impl<D: Device> Backend for HostBackend<D> {
         outputs: &mut Outputs<'_>,
         (): &mut (),
     ) -> Result<(), Error> {
-        self.run_with_outputs(input, params, plan, None, outputs)
+        self.run_with_outputs(input, params, None, plan, None, outputs)
+    }
+
+    fn step(
+        &self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        decay: &mut Decay<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+        (): &mut (),
+    ) -> Result<(), Error> {
+        self.run_with_outputs(input, params, Some(decay), plan, None, outputs)
     }
 
     fn verify(

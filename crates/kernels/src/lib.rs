@@ -20,7 +20,9 @@ mod workspace;
 
 pub use call::{Call, ChainCall, DELTA_SIGMAS, JOINT, KEEP_ALL, LAW_BYTES, RowArgs, StageRow};
 pub use device::Device;
-pub use host::{HostBackend, Launch, batch_rows, split_launches, split_specializations};
+pub use host::{
+    HostBackend, Launch, batch_rows, decay_launch, decay_specialization, split_launches, split_specializations,
+};
 pub use row_args::row_args;
 pub use source::{
     ENTRY, MOST_CHUNKS, Specialization, Stage, capacities, is_streamed, row_blocks, search_index, source,

@@ -44,6 +44,11 @@ pub fn row_args(params: &Params<'_>, row: usize, vocab: usize, tables: &DeltaTab
         flags |= JOINT;
     }
     RowArgs {
+        // As long as no step is to be: the penalties stay.
+        decay: 1.0,
+        standing_presence: 0.0,
+        standing_repetition: 0.0,
+        unused: 0,
         seed: parameters.seed,
         position: parameters.position,
         stream: parameters.stream,

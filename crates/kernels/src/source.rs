@@ -52,6 +52,7 @@ const FILES: &[(&str, &str)] = &[
     ("row/slot.h", include_str!("device/row/slot.h")),
     ("row/select.h", include_str!("device/row/select.h")),
     ("row/stream.h", include_str!("device/row/stream.h")),
+    ("row/decay.h", include_str!("device/row/decay.h")),
     ("row/chain.h", include_str!("device/row/chain.h")),
     ("entry.h", include_str!("device/entry.h")),
 ];
@@ -111,6 +112,8 @@ pub enum Stage {
     Cut,
     /// Chains of draft tokens, whose rows have been run: it takes a [`ChainCall`](crate::ChainCall).
     Verify,
+    /// What a step leaves of standing penalties, when its rows have been run.
+    Decay,
 }
 
 /// What a build of the kernel is specialised for.

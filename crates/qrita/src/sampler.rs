@@ -3,7 +3,7 @@
 use std::fmt;
 
 use qrita_core::{
-    Backend, ChainOutputs, Chains, Error, Filtered, Input, Logits, Outputs, Params, Plan, Sampled, Truncated,
+    Backend, ChainOutputs, Chains, Decay, Error, Filtered, Input, Logits, Outputs, Params, Plan, Sampled, Truncated,
 };
 
 use crate::kind::BackendKind;
@@ -258,6 +258,49 @@ impl Sampler {
         self.engine.run(input, params, &self.plan, outputs)
     }
 
+    /// One step of decoding, with penalties that stand from one step to the next and decay: every output asked for, as
+    /// [`run`](Sampler::run), of the logits less the penalties of `decay`; then those go on behind the tokens drawn. See the
+    /// contract, section 12.
+    ///
+    #[cfg_attr(feature = "cpu", doc = "```")]
+    #[cfg_attr(not(feature = "cpu"), doc = "```no_run")]
+    /// use qrita::{BackendKind, Decay, Logits, Outputs, Params, Sampler};
+    /// let mut sampler = Sampler::new(BackendKind::Auto)?;
+    /// // Greedy, and the logits are always the same: the penalties see to it that the tokens are not.
+    /// let (logits, params) = ([1.0f32, 1.5, 0.75], Params::default().temperature(0.0));
+    /// let mut penalties = [0.0; 3];
+    /// let tokens: Vec<u32> = (0..6)
+    ///     .map(|_| {
+    ///         let mut decay = Decay {
+    ///             penalties: &mut penalties,
+    ///             stride: 3,
+    ///             decay: 0.5.into(),
+    ///             presence: 1.0.into(),
+    ///             repetition: 0.5.into(),
+    ///         };
+    ///         let mut token = [0];
+    ///         let mut outputs = Outputs { token: Some(&mut token), ..Outputs::default() };
+    ///         sampler.step(Logits::new(&logits, 3)?.into(), &params, &mut decay, &mut outputs)?;
+    ///         Ok(token[0])
+    ///     })
+    ///     .collect::<Result<_, qrita::Error>>()?;
+    /// assert_eq!(tokens, [1, 0, 1, 1, 0, 1]);
+    /// # Ok::<(), qrita::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Sampler::run); penalties that do not hold the batch, values out of range, more than one draw. Nothing was
+    /// written.
+    pub fn step(
+        &mut self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        decay: &mut Decay<'_>,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), Error> {
+        self.engine.step(input, params, decay, &self.plan, outputs)
+    }
+
     /// Verifies draft tokens (speculative decoding): which of each request's are accepted, and the token behind them, exactly
     /// in the law of the target rows. See the contract, section 11, and the example `speculative`.
     ///
@@ -322,6 +365,14 @@ trait Engine: Send {
         plan: &Plan,
         outputs: &mut Outputs<'_>,
     ) -> Result<(), Error>;
+    fn step(
+        &mut self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        decay: &mut Decay<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), Error>;
     fn verify(&mut self, chains: &Chains<'_>, plan: &Plan, outputs: &mut ChainOutputs<'_>) -> Result<(), Error>;
 }
 
@@ -363,6 +414,17 @@ where
         outputs: &mut Outputs<'_>,
     ) -> Result<(), Error> {
         self.backend.run(input, params, plan, outputs, &mut self.workspace)
+    }
+
+    fn step(
+        &mut self,
+        input: Input<'_>,
+        params: &Params<'_>,
+        decay: &mut Decay<'_>,
+        plan: &Plan,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), Error> {
+        self.backend.step(input, params, decay, plan, outputs, &mut self.workspace)
     }
 
     fn verify(&mut self, chains: &Chains<'_>, plan: &Plan, outputs: &mut ChainOutputs<'_>) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! The kernel against the contract, on the machine, with either warp.
 //!
-//! Most of the suite runs as it is. Eight tests would take minutes to hours, or more memory than a test machine has: they are
+//! Most of the suite runs as it is. Nine tests would take minutes to hours, or more memory than a test machine has: they are
 //! ignored here (`cargo test -p qrita-simt -- --ignored` runs them) and run on every other backend. Smaller ones of the
 //! same kind stand in.
 
@@ -76,6 +76,8 @@ macro_rules! suite {
                 drafts_that_cannot_be
                 chains_and_batch_mates
                 invalid_chains
+                steps_by_hand
+                invalid_steps
             }
 
             #[test]
@@ -100,6 +102,11 @@ macro_rules! suite {
                 qrita_testkit::conformance::some_wide_chains(&mut suite, &[4_099]);
             }
 
+            #[test]
+            fn some_steps() {
+                qrita_testkit::conformance::some_random_steps(&mut Suite::new(make), 80);
+            }
+
             suite! { @ignored
                 offsets_of_64_bits: "18 GB of memory"
                 zero_weight: "a million rows"
@@ -107,6 +114,7 @@ macro_rules! suite {
                 large_rows: "rows of two million logits"
                 real_rows: "every plan on real rows"
                 random_chains: "two thousand batches"
+                random_steps: "fifteen hundred batches"
                 wide_chains: "rows of fifty thousand logits"
                 many_real_rows: "files that are not part of the repository"
             }

@@ -16,6 +16,11 @@ struct RowArgs {
     float presence;
     float delta[DELTA_SIGMAS];
     u32 wanted;
+    // What a step makes of standing penalties.
+    float decay;
+    float standing_presence;
+    float standing_repetition;
+    u32 unused;
 };
 
 struct StageRow {
@@ -41,6 +46,9 @@ struct Call {
     const u32 *penalty_ids;
     const u32 *penalty_counts;
     u32 bitmask_ids, valid_vocab;
+    // A penalty for every token of every row, or 0.
+    float *standing;
+    u64 standing_stride;
 
     u32 mask, capacity;
     u32 *candidate_ids;
@@ -70,6 +78,7 @@ struct Call {
     struct Slot *slots;
     struct Arrivals *arrivals;
     struct SplitRow *split_rows;
+    // Of a step's update, the parts of a row are `chunks`, too.
     u32 chunks, mask_chunks;
 
     u32 force_fallback, draws, top, unused;

@@ -5,7 +5,8 @@
 // A block has the chain of one request.
 KERNEL LAUNCH_BOUNDS(THREADS, RESIDENT_THREADS / THREADS) qrita(ARGUMENT(ChainCall) chain) { verify(chain, block_index()); }
 
-#else
+// That of stage 9 is in row/decay.h.
+#elif STAGE != 9
 
 // Stages 1 to 3 of a row.
 DEVICE Boundary boundary_of(Row &row) {

@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 
-use qrita_core::{Adjustments, Bitmask, Candidates, Dtype, LogitsMut, NO_TOKEN, Penalties, Search, Truncation, bf16};
+use qrita_core::{
+    Adjustments, Bitmask, Candidates, Dtype, LogitsMut, NO_TOKEN, Penalties, Search, Standing, Truncation, bf16,
+};
 
 use super::*;
 
@@ -244,6 +246,7 @@ fn parameters_of_each_row_and_adjustments_are_uploaded() {
         bitmask: Some(Bitmask { words: &[1, 2, 3], ids: 3, stride: 1 }),
         bias: Some(Sparse { offsets: &[0, 1, 1], ids: &[2], values: &[-1.0] }),
         penalties: Some(penalties),
+        standing: Some(Standing { penalties: &[0.5; 8], stride: 4 }),
     };
     let params = Params::default().top_k(&[1, 2]).adjustments(adjustments);
     let input = Logits::new(&[1.0f32; 6], 3).unwrap();
@@ -265,6 +268,50 @@ fn parameters_of_each_row_and_adjustments_are_uploaded() {
     assert_eq!(device.read::<u64>(call.penalty_offsets), [0, 0, 2]);
     assert_eq!(device.read::<u32>(call.penalty_ids), [1, 2]);
     assert_eq!(device.read::<u32>(call.penalty_counts), [3, 0]);
+    assert_eq!((device.read::<f32>(call.standing), call.standing_stride), (vec![0.5; 7], 4));
+}
+
+#[test]
+fn a_step_is_a_run_and_what_it_leaves() {
+    let backend = Fake::backend(|call, fake| {
+        if fake.launches.borrow().len() == 2 {
+            let all = fake.read::<f32>(call.standing).len();
+            fake.write(call.standing, 0, &vec![9.0f32; all]);
+        }
+    });
+    let mut penalties = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    let (decay, presence) = ((&[0.5, 0.25]).into(), 0.5.into());
+    let mut decay = Decay { penalties: &mut penalties, stride: 4, decay, presence, repetition: 0.25.into() };
+    let input = Logits::new(&[1.0f32; 6], 3).unwrap();
+    let (params, plan) = (Params::default(), Plan::default());
+    backend.step(input.into(), &params, &mut decay, &plan, &mut Outputs::default(), &mut ()).unwrap();
+    assert_eq!(penalties, [9.0, 9.0, 9.0, 4.0, 9.0, 9.0, 9.0, 8.0]);
+    let device = backend.device();
+    let launches = device.launches.borrow();
+    let [(run, _, call), (left, blocks, of_decay)] = launches[..] else { panic!("two launches") };
+    assert!((run.stage, left.stage) == (Stage::Run, Stage::Decay) && run.adjusted);
+    assert_eq!((of_decay, blocks), (Call { chunks: 1, ..call }, 2));
+    // Nobody asked for the tokens: the second launch does.
+    assert_eq!(device.read::<u32>(call.token).len(), 2);
+    let args = device.read::<RowArgs>(call.row_args);
+    let values = |row: &RowArgs| (row.decay, row.standing_presence, row.standing_repetition);
+    assert_eq!((values(&args[0]), values(&args[1])), ((0.5, 0.5, 0.25), (0.25, 0.5, 0.25)));
+}
+
+#[test]
+fn blocks_of_a_decay_launch() {
+    let whole = Specialization {
+        dtype: Dtype::Bf16,
+        plan: Plan::default(),
+        stage: Stage::Run,
+        adjusted: true,
+        threads: 256,
+        warp: 32,
+    };
+    for (rows, vocab, chunks) in [(1, 1, 1), (3, 2048, 1), (3, 128_256, 62), (1 << 21, 1 << 21, 1023)] {
+        let launch = decay_launch(&whole, &Call { rows, vocab, ..Call::default() });
+        assert_eq!((launch.call.chunks, launch.blocks), (chunks, rows * chunks));
+    }
 }
 
 #[test]

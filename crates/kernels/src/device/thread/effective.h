@@ -60,6 +60,7 @@ DEVICE float adjust(const Call &call, const RowArgs &args, const RowView &view, 
             if (count != 0) y = sub_rn(sub_rn(y, mul_rn(args.frequency, (float)count)), args.presence);
         }
     }
+    if (call.standing) y = sub_rn(y, call.standing[view.row * call.standing_stride + id]);
     return y;
 }
 
