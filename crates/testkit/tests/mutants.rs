@@ -499,13 +499,13 @@ impl Backend for Mutant {
     ) -> Result<(), Error> {
         let logits = input.logits();
         params.validate(&logits)?;
-        outputs.validate(&logits, params)?;
         let vocab = logits.vocab();
         if let (StepUnchecked, Err(error)) = (self.0, decay.validate(&logits, params)) {
             decay.penalties[0] = 1.0;
             return Err(error);
         }
         decay.validate(&logits, params)?;
+        outputs.validate(&logits, params)?;
         let mut with_standing = *params;
         with_standing.adjustments.standing = Some(decay.standing());
         let answers = self.answers(&logits, &self.params(with_standing), plan);
