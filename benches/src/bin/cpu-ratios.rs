@@ -39,7 +39,7 @@ const PIPELINE_VOCAB: usize = 151_936;
 
 /// With bitmask and penalties or not, and how many times as fast as the candle-like sampler it must be at least, where that
 /// sorts and where it selects.
-const PIPELINES: [(bool, [f64; 2]); 2] = [(false, [40.0, 8.0]), (true, [15.0, 4.0])];
+const PIPELINES: [(bool, [f64; 2]); 2] = [(false, [40.0, 8.0]), (true, [30.0, 8.0])];
 
 /// Tokens drawn from one row at once.
 const DRAWS: u32 = 1000;

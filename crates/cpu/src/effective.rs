@@ -1,14 +1,14 @@
 //! Effective logits, a tile at a time: widened, masked, biased and penalised while the row streams by.
 //!
-//! Every loop of this backend reads f32 tiles that fit the first-level cache. A tile of an f32 row that nothing adjusts
-//! is the row's own memory; any other is made in the slot's tile buffer, so that no loop knows dtypes or adjustments
+//! Every loop of this backend reads f32 tiles that fit the first-level cache. A tile of an f32 row in which nothing adjusts a
+//! logit is the row's own memory; any other is made in the slot's tile buffer, so that no loop knows dtypes or adjustments
 //! and no copy of a row is ever kept.
 
 use std::ops::Range;
 
-use qrita_core::{Row, RowAdjustments};
+use qrita_core::{Row, RowAdjustments, with_dtype};
 
-use crate::vector::Kernels;
+use crate::vector::{Kernels, prefetch};
 
 /// Logits in a tile.
 pub(crate) const TILE: usize = 1024;
@@ -43,10 +43,16 @@ impl<'a> Effective<'a> {
         while start < range.end {
             let end = range.end.min(start + TILE);
             let stop = match self.row {
-                Row::F32(row) if self.identity => each(start, &row[start..end]),
+                Row::F32(row) if self.identity || !touches(&self.adjustments, start..end) => {
+                    each(start, &row[start..end])
+                }
                 _ => {
                     let tile = &mut buffer[..end - start];
                     self.fill(start, tile);
+                    if !self.identity {
+                        // The tile is read where it was made: meanwhile the row's next part comes from memory.
+                        with_dtype!(Row, self.row, |row| prefetch(&row[end..range.end.min(end + TILE)]));
+                    }
                     each(start, tile)
                 }
             };
@@ -87,11 +93,11 @@ pub(crate) fn fill_tile(
         Row::Bf16(stored) => kernels.widen_bf16(stored, tile),
     }
     if let Some(adjustments) = adjustments {
-        adjust(tile, start, adjustments);
+        adjust(tile, start, adjustments, kernels);
     }
 }
 
-fn adjust(tile: &mut [f32], start: usize, adjustments: &RowAdjustments<'_>) {
+fn adjust(tile: &mut [f32], start: usize, adjustments: &RowAdjustments<'_>, kernels: &Kernels) {
     let RowAdjustments { mut valid, allowed, bias, penalties, standing } = *adjustments;
     let range = start..start + tile.len();
     // Bias and penalties first, allowed tokens last: a disallowed token is −∞ whatever else is listed for it.
@@ -109,10 +115,15 @@ fn adjust(tile: &mut [f32], start: usize, adjustments: &RowAdjustments<'_>) {
     }
     if let Some((words, ids)) = allowed {
         valid = valid.min(ids);
-        for (y, id) in tile.iter_mut().zip(start..range.end.min(valid)) {
-            if words[id / 32] >> (id % 32) & 1 == 0 {
-                *y = f32::NEG_INFINITY;
-            }
+        let tile = &mut tile[..valid.saturating_sub(start).min(range.len())];
+        // Tiles start at a word but for those of a part of a row that is masked, or a single logit.
+        let before = (start.next_multiple_of(32) - start).min(tile.len());
+        let (head, rest) = tile.split_at_mut(before);
+        for (y, id) in head.iter_mut().zip(start..) {
+            *y = if words[id / 32] >> (id % 32) & 1 == 1 { *y } else { f32::NEG_INFINITY };
+        }
+        if !rest.is_empty() {
+            kernels.allow(rest, &words[(start + before) / 32..]);
         }
     }
     if range.end > valid {
@@ -120,9 +131,27 @@ fn adjust(tile: &mut [f32], start: usize, adjustments: &RowAdjustments<'_>) {
     }
 }
 
+/// Whether any logit of a tile may be another than the stored one.
+fn touches(adjustments: &RowAdjustments<'_>, range: Range<usize>) -> bool {
+    let RowAdjustments { valid, allowed, bias, penalties, standing } = adjustments;
+    let is_listed = |ids: &[u32]| {
+        let from = ids.partition_point(|&listed| (listed as usize) < range.start);
+        ids.get(from).is_some_and(|&id| (id as usize) < range.end)
+    };
+    let is_disallowed = |&(words, ids): &(&[u32], usize)| {
+        ids < range.end || words[range.start / 32..range.end.div_ceil(32)].iter().any(|&word| word != u32::MAX)
+    };
+    *valid < range.end
+        || standing.is_some()
+        || is_listed(bias.0)
+        || penalties.is_some_and(|penalties| is_listed(penalties.counts.0))
+        || allowed.as_ref().is_some_and(is_disallowed)
+}
+
 /// The entries of an ascending list whose ids lie in `range`.
 fn listed<T: Copy>((ids, values): (&[u32], &[T]), range: &Range<usize>) -> impl Iterator<Item = (usize, T)> {
-    let at = |id: usize| ids.partition_point(|&listed| (listed as usize) < id);
-    let entries = at(range.start)..at(range.end);
-    ids[entries.clone()].iter().zip(&values[entries]).map(|(&id, &value)| (id as usize, value))
+    let from = ids.partition_point(|&listed| (listed as usize) < range.start);
+    let end = range.end;
+    let entries = ids[from..].iter().zip(&values[from..]).map(|(&id, &value)| (id as usize, value));
+    entries.take_while(move |&(id, _)| id < end)
 }

@@ -223,6 +223,22 @@ pub(super) fn widen_bf16(stored: &[bf16], out: &mut [f32]) {
     }
 }
 
+/// Makes −∞ of the logits whose bit is 0, 32 of them a word.
+#[inline(always)]
+pub(super) fn allow(y: &mut [f32], words: &[u32]) {
+    let one = |y: &mut f32, bit: u32| *y = if bit & 1 == 1 { *y } else { f32::NEG_INFINITY };
+    let (blocks, tail) = y.as_chunks_mut::<32>();
+    for (block, &word) in blocks.iter_mut().zip(words) {
+        for (lane, y) in block.iter_mut().enumerate() {
+            one(y, word >> lane);
+        }
+    }
+    let word = words.get(blocks.len()).copied().unwrap_or(0);
+    for (lane, y) in tail.iter_mut().enumerate() {
+        one(y, word >> lane);
+    }
+}
+
 #[inline(always)]
 pub(super) fn mask_f32(stored: &mut [f32], cut: f32) {
     for y in stored {

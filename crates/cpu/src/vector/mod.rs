@@ -117,6 +117,7 @@ pub(crate) struct Kernels {
     least_from: unsafe fn(&[f32], f32, f32) -> (f32, f32),
     widen_f16: unsafe fn(&[f16], &mut [f32]),
     widen_bf16: unsafe fn(&[bf16], &mut [f32]),
+    allow: unsafe fn(&mut [f32], &[u32]),
     mask_f32: unsafe fn(&mut [f32], f32),
     mask_bf16: unsafe fn(&mut [bf16], f32),
 }
@@ -157,10 +158,28 @@ methods! {
     widen_f16(stored: &[f16], out: &mut [f32]);
     /// Widens a run of bf16.
     widen_bf16(stored: &[bf16], out: &mut [f32]);
+    /// Makes −∞ of the logits whose bit is 0: there are words for all of them, the least significant bit first.
+    allow(y: &mut [f32], words: &[u32]);
     /// Stores −∞ over every logit that is not at least `cut`.
     mask_f32(stored: &mut [f32], cut: f32);
     /// Stores −∞ over every logit that is not at least `cut`.
     mask_bf16(stored: &mut [bf16], cut: f32);
+}
+
+/// Bytes that come from memory at once.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+/// Asks for what will soon be read.
+#[inline]
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+pub(crate) fn prefetch<T>(soon: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for part in soon.chunks(LINE / size_of::<T>()) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 processor has the instruction, which accesses no memory.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(part.as_ptr().cast()) };
+    }
 }
 
 impl Kernels {
@@ -192,6 +211,7 @@ macro_rules! kernels {
             least_from,
             widen_f16,
             widen_bf16,
+            allow,
             mask_f32,
             mask_bf16,
         };
@@ -239,6 +259,10 @@ macro_rules! kernels {
         $(#[target_feature(enable = $features)])?
         fn widen_bf16(stored: &[bf16], out: &mut [f32]) {
             generic::widen_bf16(stored, out);
+        }
+        $(#[target_feature(enable = $features)])?
+        fn allow(y: &mut [f32], words: &[u32]) {
+            generic::allow(y, words);
         }
         $(#[target_feature(enable = $features)])?
         fn mask_f32(stored: &mut [f32], cut: f32) {
@@ -318,6 +342,14 @@ mod tests {
                     let key = qrita_core::Key::new(*y).bits();
                     let within = key >= first && key - first <= span;
                     prop_assert_eq!(*bucket, if within { (key - first) >> 20 } else { 99 });
+                }
+
+                let words: Vec<u32> = y.chunks(32).map(|block| block[0].to_bits().wrapping_mul(0x9E37_79B9)).collect();
+                let mut allowed = y.clone();
+                kernels.allow(&mut allowed, &words);
+                for (id, (allowed, y)) in allowed.iter().zip(&y).enumerate() {
+                    let right = if words[id / 32] >> (id % 32) & 1 == 1 { *y } else { f32::NEG_INFINITY };
+                    prop_assert_eq!(allowed.to_bits(), right.to_bits());
                 }
 
                 let mut masked = y.clone();

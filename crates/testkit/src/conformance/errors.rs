@@ -90,6 +90,11 @@ pub fn invalid_parameters<B: Backend>(make: impl Fn() -> B) {
         }
     }
     refuses(&mut suite, &Params::default().draws(0), names("draws", None));
+    // Before memory is taken for as many.
+    let draws = Params::default().draws(u32::MAX);
+    refuses(&mut suite, &draws, names("draws", None));
+    let sample = suite.backend.sample(&batch().logits(), &draws, &Plan::default(), &mut suite.workspace);
+    names("draws", None)(&sample.unwrap_err());
     for len in [0, 1, ROWS - 1, ROWS + 1] {
         let (words, longs) = (vec![1; len], vec![1; len]);
         for params in [
