@@ -7,7 +7,7 @@ use libfuzzer_sys::arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use qrita_core::{Backend, Dtype, Order, Outputs, Plan, RowParams, Ties};
 use qrita_cpu::{CpuBackend, Isa};
-use qrita_testkit::batch::{Batch, OwnedBitmask, OwnedParams, OwnedPenalties, OwnedSparse, Stored};
+use qrita_testkit::batch::{Batch, OwnedBitmask, OwnedParams, OwnedPenalties, OwnedSparse, OwnedStanding, Stored};
 use qrita_testkit::conformance::{Suite, Wanted};
 use qrita_testkit::oracle::{self, OracleBackend};
 use qrita_testkit::rows::{self, RowKind};
@@ -112,6 +112,9 @@ fn params(u: &mut Unstructured<'_>, count: usize, vocab: usize) -> Result<OwnedP
             counts: sparse(u, count, vocab, |u| u.int_in_range(0..=3))?,
         });
     }
+    if u.ratio(1, 4)? {
+        params.standing = Some(standing(u, count, vocab)?);
+    }
     Ok(params)
 }
 
@@ -147,6 +150,17 @@ fn bitmask(u: &mut Unstructured<'_>, count: usize, vocab: usize) -> Result<Owned
     let length = count.saturating_sub(1) * stride + row;
     let words = (0..length).map(|_| u.arbitrary()).collect::<Result<_>>()?;
     Ok(OwnedBitmask { words, ids, stride })
+}
+
+/// Some penalties among many that are 0.
+fn standing(u: &mut Unstructured<'_>, count: usize, vocab: usize) -> Result<OwnedStanding> {
+    let stride = vocab + u.int_in_range(0..=3)?;
+    let mut penalties = vec![0.0; count.saturating_sub(1) * stride + vocab];
+    for _ in 0..u.int_in_range(0..=60)? {
+        let place = u.choose_index(penalties.len())?;
+        penalties[place] = logit(u, &[0.5, 1.0])?;
+    }
+    Ok(OwnedStanding { penalties, stride })
 }
 
 fn sparse<T: Copy>(
