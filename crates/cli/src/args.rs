@@ -151,6 +151,11 @@ For every tensor: the range of its rows' means, deviations and maxima; how many 
 top-k, top-p and both keep; and for each truncation the share of rows that it hits and
 N_t, the candidates that it gathers on average (the paper's Table 1).
 
+A truncation is stage 1 alone. The whole call is what the backend does by default: on CUDA
+the kernel that reads the rows, in batches of up to 64. Of top-p alone it says too in how
+many of the rows whose candidates suffice a bound of the row's mass did (certified); the
+others take another pass.
+
 Examples:
   qrita stats logits.safetensors
   qrita stats logits.npy --top-k 20 --top-p 0.95 --format jsonl

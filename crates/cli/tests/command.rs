@@ -304,7 +304,7 @@ fn shapes_are_tuned_and_used_or_it_says_why_not() {
 #[test]
 #[cfg_attr(not(feature = "duplicates"), ignore = "the answers are those of a build that cuts ties")]
 fn stats_of_real_logits() {
-    let printed = prints("stats", &fixture(), "--format jsonl");
+    let printed = prints("stats", &fixture(), "--backend cpu --format jsonl");
     let stats: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<_> = stats.iter().map(|stats| stats["tensor"].as_str().unwrap()).collect();
     assert_eq!(names, ["gemma3_270m", "qwen25_coder_05b", "smollm2_135m"]);
@@ -328,6 +328,10 @@ fn stats_of_real_logits() {
         let filters = stats["filters"].as_array().unwrap();
         let titles: Vec<_> = filters.iter().map(|filter| filter["filter"].as_str().unwrap()).collect();
         assert_eq!(titles, ["top-k 50", "top-p 0.9", "top-k 50, top-p 0.9"]);
+        assert_eq!(stats["backend"], "cpu");
+        // Of what top-k leaves the mass is exact: there is nothing to certify.
+        let certified: Vec<_> = filters.iter().map(|filter| filter["call"]["certified"].as_f64()).collect();
+        assert_eq!(certified, [None, cfg!(feature = "truncation").then_some(1.0), None]);
         assert_eq!((&filters[0]["kept"]["min"], &filters[0]["kept"]["max"]), (&50.into(), &50.into()));
         let mut kept = column("n90");
         kept.sort_by(f64::total_cmp);
@@ -335,6 +339,11 @@ fn stats_of_real_logits() {
         assert_eq!(filters[1]["kept"]["min"].as_f64(), kept.first().copied());
         for filter in filters {
             let truncations = filter["truncations"].as_array().unwrap();
+            // On the CPU the call is the default plan's stages.
+            if let Some(adaptive) = truncations.last() {
+                let call = &filter["call"];
+                assert_eq!((&call["hit_rate"], &call["n_t"]), (&adaptive["hit_rate"], &adaptive["n_t"]));
+            }
             let names: Vec<_> = truncations.iter().map(|t| t["truncation"].as_str().unwrap()).collect();
             let all = ["paper", "gaussian", "quantile", "adaptive"];
             assert_eq!(names, if cfg!(feature = "truncation") { &all[..] } else { &[] });
@@ -351,6 +360,7 @@ fn stats_of_real_logits() {
     let table = prints("stats", &fixture(), "--tensor smollm2_135m --top-p 1");
     assert!(table.starts_with("smollm2_135m: 8 rows of 49152 logits, bf16\n"), "{table}");
     assert!(table.contains("top-k 50: kept min 50, median 50") && !table.contains("top-p"), "{table}");
+    assert!(table.contains(": hit rate ") && !table.contains("certified"), "{table}");
 }
 
 /// Values of the flags that this build has no code for.

@@ -87,9 +87,9 @@ mod sampler;
 pub use kind::{Availability, BackendKind, UnknownBackend, available};
 pub use qrita_core::{
     Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, ChainOutputs, Chains, Cut, Dtype, Error, Features,
-    Filtered, Input, Key, Logit, Logits, LogitsMut, MAX_DRAWS, MAX_TOP, MAX_VOCAB, NO_TOKEN, Order, Outputs, Param,
-    Params, Penalties, Plan, Row, RowMut, RowParams, Sampled, Search, Shape, Side, Sparse, Status, Ties, Top,
-    Truncated, Truncation, bf16, f16, logarithm, philox, probability, verify, weight, with_dtype,
+    Filtered, Gathering, Input, Key, Logit, Logits, LogitsMut, MAX_DRAWS, MAX_TOP, MAX_VOCAB, NO_TOKEN, Order, Outcome,
+    Outputs, Param, Params, Penalties, Plan, Row, RowMut, RowParams, Sampled, Search, Shape, Side, Sparse, Status,
+    Ties, Top, Truncated, Truncation, bf16, f16, logarithm, philox, probability, verify, weight, with_dtype,
 };
 #[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
 pub use qrita_delta_tables::DeltaTables;
