@@ -10,12 +10,13 @@ Usage, in the repository:
     cargo build --release -p qrita-benches
     target/release/cuda-throughput --kinds llm --dump rows.f32
     target/release/cuda-throughput --kinds llm --dtypes f32 --json ours.json
-    benches/peers/fetch.sh peers
+    benches/peers/fetch.sh --compile 9.0a peers
     python3 benches/peers/peers.py --peers peers --rows rows.f32 --ours ours.json --json all.json --plot all.svg
     python3 benches/peers/peers.py --figures all.json --plot all.svg        # the table and the plot again, without a GPU
     python3 benches/peers/peers.py --self-test                              # the check of kept sets, with numpy alone
 
-Needs: numpy; to measure torch on a GPU, for vLLM's kernel triton, for FlashInfer nvcc and ninja; to plot matplotlib.
+Needs: numpy; to measure torch on a GPU, for vLLM's kernel triton, for FlashInfer nvcc and ninja unless
+fetch.sh compiled it; to plot matplotlib.
 
 Exit code: 0 if done, 1 if --self-test fails, 2 for bad usage or without a GPU.
 """
@@ -136,6 +137,12 @@ def flashinfer_peers(folder: Path, scratch: Path) -> list[Peer]:
 
     sampling, hopper = flashinfer_sampling.load(folder, scratch)
 
+    utils = sys.modules["flashinfer.utils"]
+
+    def forget():
+        for name in ["_cache_buf", "_stream_cache_buf"]:
+            getattr(utils, name, {}).clear()
+
     # Tensors, so that a graph does not freeze the host's random state.
     seed = torch.zeros(1, dtype=torch.int64, device="cuda")
 
@@ -155,10 +162,10 @@ def flashinfer_peers(folder: Path, scratch: Path) -> list[Peer]:
         return sampling.softmax(logits)
 
     peers = [
-        Peer("FlashInfer", "top_k_mask_logits", "k=50", lambda _: top_k, masks=True),
-        Peer("FlashInfer", "softmax alone", "none", lambda _: softmax),
-        Peer("FlashInfer", "softmax, top-p sampling: token", "p=0.9", lambda _: top_p),
-        Peer("FlashInfer", "softmax, joint sampling: token", "k=50,p=0.9", lambda _: joint),
+        Peer("FlashInfer", "top_k_mask_logits", "k=50", lambda _: top_k, masks=True, forget=forget),
+        Peer("FlashInfer", "softmax alone", "none", lambda _: softmax, forget=forget),
+        Peer("FlashInfer", "softmax, top-p sampling: token", "p=0.9", lambda _: top_p, forget=forget),
+        Peer("FlashInfer", "softmax, joint sampling: token", "k=50,p=0.9", lambda _: joint, forget=forget),
     ]
     if hopper is not None:
 
@@ -167,7 +174,7 @@ def flashinfer_peers(folder: Path, scratch: Path) -> list[Peer]:
             return hopper.top_k_top_p_sampling_from_probs(probabilities, K, P, philox_seed=0, philox_offset=0)
 
         what = "softmax, sampler for Hopper: token"
-        peers.append(Peer("FlashInfer", what, "k=50,p=0.9", lambda _: fused))
+        peers.append(Peer("FlashInfer", what, "k=50,p=0.9", lambda _: fused, forget=forget))
     return peers
 
 
