@@ -108,6 +108,6 @@ pub mod cuda {
         Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, CudaVerifier, DeviceAdjustments, DeviceBatch,
         DeviceCandidates, DeviceChainOutputs, DeviceChains, DeviceOutputs, DeviceSparse, DeviceTop, DeviceWorkspace,
         LaunchParams, LaunchShape, Operation, RowArgs, TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter,
-        Tuning, TuningError, ViewCandidates, ViewInput, ViewOutputs, ViewTop, backend, cudarc, tune,
+        Tuning, TuningError, ViewCandidates, ViewInput, ViewOutputs, ViewTop, backend, cudarc, timing, tune,
     };
 }
