@@ -301,9 +301,21 @@ fn what_is_gathered_lies_above_a_threshold() {
 fn shares_of_real_rows() {
     for rows in fixtures::large().expect("the larger files of real logits") {
         let wide: Vec<f32> = rows.logits.iter().map(|y| y.to_f32()).collect();
+        let logits = Logits::new(&wide, rows.vocab).unwrap();
         for (k, p) in [(50, 1.0), (50, 0.9), (0, 0.5), (0, 0.9)] {
-            let (streamed, missed) = streamed_and_missed(&wide, rows.vocab, k, p);
-            eprintln!("{}, k = {k}, p = {p}: {missed} of {streamed} rows are missed", rows.model);
+            // The first launch of a machine is split.
+            let (backend, params) = (backend(32, 256, 7), Params::default().top_k(k).top_p(p));
+            let gathered = backend.gather(&logits, &params, &Plan::default(), &mut ()).unwrap();
+            let count = |outcome| gathered.iter().filter(|row| row.outcome == outcome).count();
+            let all: u64 = gathered.iter().map(|row| u64::from(row.count)).sum();
+            eprintln!(
+                "{}, k = {k}, p = {p}: of {} rows {} are missed and {} straddle, N_t {:.1}",
+                rows.model,
+                gathered.len(),
+                count(Outcome::Missed),
+                count(Outcome::Straddled),
+                all as f64 / gathered.len() as f64
+            );
         }
     }
 }
