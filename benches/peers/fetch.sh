@@ -2,14 +2,15 @@
 #
 # Fetches the peers from PyPI, as much of them as peers.py runs, into a folder that can be carried to a machine with a GPU.
 #
-# Usage: benches/peers/fetch.sh [--hopper-sampler] DIR
+# Usage: benches/peers/fetch.sh [--hopper-sampler] [--compile ARCH] DIR
 #
 # DIR then holds vLLM's Triton kernel (one file), FlashInfer's sampling kernels with their headers (a zip) and the wheels
 # that those need; below 40 MiB, which is checked. --hopper-sampler adds FlashInfer's sampler for Hopper, whose generated
-# source is 54 MB and takes long to compile.
+# source is 54 MB and takes long to compile. --compile 9.0a compiles the sampling kernels for that architecture here, by PyPI's
+# nvcc for CUDA 13, so that the GPU machine has nothing to compile: some minutes.
 #
-# Needs: python3 with pip, and 500 MB of temporary space, since pip downloads whole wheels. The GPU machine's Python is
-# taken to be 3.12 on x86-64 Linux; PEER_PYTHON=3.x names another.
+# Needs: python3 with pip, and 500 MB of temporary space, since pip downloads whole wheels; to compile a C++ compiler and
+# another 500 MB. The GPU machine's Python is taken to be 3.12 on x86-64 Linux; PEER_PYTHON=3.x names another.
 set -euo pipefail
 
 vllm=vllm==0.33.0
@@ -17,13 +18,17 @@ flashinfer=flashinfer-python==0.7.4
 kernel=vllm/v1/sample/ops/topk_topp_triton.py
 most_mib=40
 
-hopper=no
-if [[ ${1-} == --hopper-sampler ]]; then
-    hopper=yes
+hopper=no arch=
+while [[ ${1-} == --* ]]; do
+    case $1 in
+        --hopper-sampler) hopper=yes ;;
+        --compile) arch=${2-} && shift ;;
+        *) break ;;
+    esac
     shift
-fi
+done
 if [[ $# -ne 1 || $1 == -* ]]; then
-    sed -n '3,13s/^# \{0,1\}//p' "$0" >&2
+    sed -n '3,14s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 mkdir -p "$1"
@@ -73,6 +78,17 @@ rm -r "$scratch/flashinfer"
 echo "what FlashInfer imports"
 rm -rf "$folder/wheels"
 download "$folder/wheels" "apache-tvm-ffi>=0.1.11,<0.2" nvidia-ml-py filelock packaging
+
+rm -f "$folder/sampling.so"
+if [[ -n $arch ]]; then
+    echo "FlashInfer's sampling kernels for $arch"
+    # For this machine, unlike the wheels above.
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target "$scratch/site" \
+        nvidia-cuda-{nvcc,crt,runtime,cccl}==13.0.* nvidia-nvvm==13.0.* "nvidia-curand>=10.4,<10.5" ninja \
+        "apache-tvm-ffi>=0.1.11,<0.2" filelock packaging nvidia-ml-py
+    PYTHONPATH=$scratch/site PYTHONDONTWRITEBYTECODE=1 python3 "$(dirname "$0")/compile_flashinfer.py" \
+        "$folder/flashinfer.zip" "$scratch/site" "$arch" "$folder/sampling.so"
+fi
 
 size=$(du -sm "$folder" | cut -f1)
 echo "$folder: $size MiB"

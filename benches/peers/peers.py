@@ -10,12 +10,13 @@ Usage, in the repository:
     cargo build --release -p qrita-benches
     target/release/cuda-throughput --kinds llm --dump rows.f32
     target/release/cuda-throughput --kinds llm --dtypes f32 --json ours.json
-    benches/peers/fetch.sh peers
+    benches/peers/fetch.sh --compile 9.0a peers
     python3 benches/peers/peers.py --peers peers --rows rows.f32 --ours ours.json --json all.json --plot all.svg
     python3 benches/peers/peers.py --figures all.json --plot all.svg        # the table and the plot again, without a GPU
     python3 benches/peers/peers.py --self-test                              # the check of kept sets, with numpy alone
 
-Needs: numpy; to measure torch on a GPU, for vLLM's kernel triton, for FlashInfer nvcc and ninja; to plot matplotlib.
+Needs: numpy; to measure torch on a GPU, for vLLM's kernel triton, for FlashInfer nvcc and ninja unless
+fetch.sh compiled it; to plot matplotlib.
 
 Exit code: 0 if done, 1 if --self-test fails, 2 for bad usage or without a GPU.
 """
@@ -39,7 +40,8 @@ OURS = "Qrita"
 
 @dataclass
 class Case:
-    """One figure. `differ` of `checked` rows have another kept set than the float64 sort; None where none is made."""
+    """One figure. `differ` of `checked` rows have another kept set than the float64 sort; None where none is made. `memory` is
+    what a call takes of the device's beside the logits, its result included, in bytes."""
 
     who: str
     what: str
@@ -48,6 +50,7 @@ class Case:
     us: float
     differ: int | None = None
     checked: int | None = None
+    memory: int | None = None
 
 
 @dataclass
@@ -60,6 +63,8 @@ class Peer:
     prepare: Callable
     masks: bool = False
     in_place: bool = False
+    # Frees what is kept from call to call.
+    forget: Callable = lambda: None
 
 
 def say(message: str) -> None:
@@ -104,7 +109,12 @@ def vllm_peers(folder: Path) -> list[Peer]:
 
     import vllm_triton
 
-    apply = vllm_triton.load(folder).apply_top_k_top_p_triton
+    module = vllm_triton.load(folder)
+    apply = module.apply_top_k_top_p_triton
+
+    def forget():
+        for name in ["_TRITON_BUFFER_CACHE", "_TRITON_TABLE_CACHE", "_TRITON_SPLIT_CACHE"]:
+            getattr(module, name, {}).clear()
 
     def prepare(k, p):
         def for_batch(rows):
@@ -115,7 +125,7 @@ def vllm_peers(folder: Path) -> list[Peer]:
         return for_batch
 
     return [
-        Peer("vLLM", "mask in place", filter, prepare(k, p), masks=True, in_place=True)
+        Peer("vLLM", "mask in place", filter, prepare(k, p), masks=True, in_place=True, forget=forget)
         for filter, (k, p) in FILTERS.items()
     ]
 
@@ -126,6 +136,12 @@ def flashinfer_peers(folder: Path, scratch: Path) -> list[Peer]:
     import flashinfer_sampling
 
     sampling, hopper = flashinfer_sampling.load(folder, scratch)
+
+    utils = sys.modules["flashinfer.utils"]
+
+    def forget():
+        for name in ["_cache_buf", "_stream_cache_buf"]:
+            getattr(utils, name, {}).clear()
 
     # Tensors, so that a graph does not freeze the host's random state.
     seed = torch.zeros(1, dtype=torch.int64, device="cuda")
@@ -146,10 +162,10 @@ def flashinfer_peers(folder: Path, scratch: Path) -> list[Peer]:
         return sampling.softmax(logits)
 
     peers = [
-        Peer("FlashInfer", "top_k_mask_logits", "k=50", lambda _: top_k, masks=True),
-        Peer("FlashInfer", "softmax alone", "none", lambda _: softmax),
-        Peer("FlashInfer", "softmax, top-p sampling: token", "p=0.9", lambda _: top_p),
-        Peer("FlashInfer", "softmax, joint sampling: token", "k=50,p=0.9", lambda _: joint),
+        Peer("FlashInfer", "top_k_mask_logits", "k=50", lambda _: top_k, masks=True, forget=forget),
+        Peer("FlashInfer", "softmax alone", "none", lambda _: softmax, forget=forget),
+        Peer("FlashInfer", "softmax, top-p sampling: token", "p=0.9", lambda _: top_p, forget=forget),
+        Peer("FlashInfer", "softmax, joint sampling: token", "k=50,p=0.9", lambda _: joint, forget=forget),
     ]
     if hopper is not None:
 
@@ -158,7 +174,7 @@ def flashinfer_peers(folder: Path, scratch: Path) -> list[Peer]:
             return hopper.top_k_top_p_sampling_from_probs(probabilities, K, P, philox_seed=0, philox_offset=0)
 
         what = "softmax, sampler for Hopper: token"
-        peers.append(Peer("FlashInfer", what, "k=50,p=0.9", lambda _: fused))
+        peers.append(Peer("FlashInfer", what, "k=50,p=0.9", lambda _: fused, forget=forget))
     return peers
 
 
@@ -200,6 +216,7 @@ def measure(args: argparse.Namespace, rows: np.ndarray, scratch: Path) -> dict:
             try:
                 run = peer.prepare(batch)
                 case = Case(peer.who, peer.what, peer.filter, batch, 0.0)
+                case.memory = batches.memory(run, peer.forget)
                 if peer.masks:
                     masked = batches.masked(run, len(rows))
                     case.checked = len(masked)
@@ -236,6 +253,10 @@ def ours(path: Path, kind: str, vocab: int) -> list[dict]:
     ]
     if not found:
         raise ValueError(f"{path}: no figures of {kind} rows in f32")
+    taken = {case["batch"]: case["bytes"] for case in report.get("memory", []) if case["dtype"] == "f32"}
+    for case in found:
+        if case["what"] == names["mask"]:
+            case["memory"] = taken.get(case["batch"])
     return found
 
 
@@ -260,6 +281,16 @@ def print_table(figures: dict) -> None:
         if who == OURS:
             differ = "(compared with the CPU backend when timed)"
         print(f"{filter:11} {who:10} {what:35}{times}  {differ}")
+    copies = {batch: batch * figures["vocab"] * 4 for batch in batches}
+    print("\nDevice memory that a call takes beside the logits, result included, measured, in MiB")
+    print(f"{'filter':11} {'who':10} {'what':35}{heads}")
+    for (filter, who, what), found in lines(figures).items():
+        # Figures of earlier versions have none.
+        taken = {batch: case["memory"] for batch, case in found.items() if case.get("memory") is not None}
+        if taken:
+            sizes = "".join(f"{taken[batch] / 2**20:10.2f}" if batch in taken else f"{'-':>10}" for batch in batches)
+            print(f"{filter:11} {who:10} {what:35}{sizes}")
+    print(f"{'':11} {'':10} {'B × V × 4 bytes':35}" + "".join(f"{copies[batch] / 2**20:10.2f}" for batch in batches))
 
 
 def plot(figures: dict, path: Path) -> None:

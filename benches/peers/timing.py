@@ -38,6 +38,20 @@ class Batches:
         masked = [run(self.work[copy]).clone() for copy in range(min(needed, self.copies))]
         return torch.cat(masked)[:rows].cpu().numpy()
 
+    def memory(self, run: Callable, forget: Callable) -> int:
+        """Most bytes that a first call of `run` holds beside the batch, its result included, as torch's allocator counts them: of
+        what torch allocates, which is all that these peers do."""
+        forget()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        result = run(self.work[0])
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated()
+        del result
+        self.restore()
+        return peak - before
+
     def time(self, run: Callable, in_place: bool, repeats: int) -> float:
         """Median microseconds of `run` on one copy."""
         side = torch.cuda.Stream()

@@ -97,8 +97,12 @@ impl Batches<'_> {
     /// # Errors
     /// A parameter that is out of range, or the device's.
     pub fn call(&self, plan: Plan, params: &Params<'_>, output: Output) -> Result<Call<'_>> {
-        let sampler = CudaSampler::new(self.bench.timer.context(), self.dtype, plan, false)?;
-        Ok(Call { batches: self, launch: self.uploaded.launch(sampler, params, output)? })
+        let context = self.bench.timer.context();
+        let sampler = CudaSampler::new(context, self.dtype, plan, false)?;
+        let before = context.memory_use()?.allocated;
+        let launch = self.uploaded.launch(sampler, params, output)?;
+        let allocated = context.memory_use()?.allocated.saturating_sub(before);
+        Ok(Call { batches: self, launch, allocated })
     }
 }
 
@@ -106,6 +110,8 @@ impl Batches<'_> {
 pub struct Call<'b> {
     batches: &'b Batches<'b>,
     launch: timing::TimedLaunch<'b>,
+    /// Bytes of device memory that it was given.
+    allocated: u64,
 }
 
 impl Call<'_> {
@@ -115,6 +121,20 @@ impl Call<'_> {
     /// The device's.
     pub fn time(&self) -> Result<f64> {
         Ok(self.launch.time(self.batches.bench.replays)?)
+    }
+
+    /// Bytes of device memory that a call takes beside the logits, as the driver counts them: workspace and outputs, and what
+    /// a launch takes by itself.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn memory(&self) -> Result<u64> {
+        // A first launch loads code.
+        self.launch.run()?;
+        let context = self.batches.bench.timer.context();
+        let before = context.memory_use()?.taken;
+        self.launch.run()?;
+        Ok(self.allocated + context.memory_use()?.taken.saturating_sub(before))
     }
 
     /// The first batch after a launch, in bytes.

@@ -1,4 +1,5 @@
-//! What the benchmarks measure: rows, filters and memory, defined once.
+//! What the benchmarks measure in: rows in rings, and memory for answers. The rows and filters themselves are `qrita-study`'s, which
+//! the command shares.
 //!
 //! Rows come from a [`Ring`] that is larger than the caches, so that each call meets a row as a server does: not in cache.
 //! A ring of one row is the other end.
@@ -8,101 +9,19 @@
 pub mod candle_like;
 pub mod cuda;
 mod pipeline;
-mod rows;
 
-use clap::ValueEnum;
-use qrita_core::{Candidates, Dtype, Logits, LogitsMut, Outputs, Params};
+use qrita_core::{Candidates, Dtype, Logits, LogitsMut, Outputs};
 use qrita_testkit::batch::Stored;
 use qrita_testkit::fixtures;
-use qrita_testkit::rows::{RowKind, row};
 
 pub use pipeline::Pipeline;
-pub use rows::Rows;
+pub use qrita_study::{Filter, Kind, Rows};
 
 /// Vocabularies: Llama 2, Llama 3, Qwen 2.5, Gemma 3.
 pub const VOCABS: [usize; 4] = [32_000, 128_256, 151_936, 262_144];
 
 /// Bytes of logits that no cache holds, and that a ring takes.
 pub const COLD: usize = 96 << 20;
-
-/// What the rows look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// As the head of a language model has it.
-    #[value(name = "llm")]
-    LanguageModel,
-    /// N(0, 1).
-    Normal,
-    /// N(0, 0.01): top-p keeps most of it.
-    Flat,
-    /// One value.
-    Equal,
-    /// Normal, in bf16 steps: groups of ties.
-    Plateaus,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 5] = [Kind::LanguageModel, Kind::Normal, Kind::Flat, Kind::Equal, Kind::Plateaus];
-
-    /// Its name in a report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::LanguageModel => "llm",
-            Kind::Normal => "normal",
-            Kind::Flat => "flat",
-            Kind::Equal => "equal",
-            Kind::Plateaus => "plateaus",
-        }
-    }
-
-    fn row(self, vocab: usize, seed: u64) -> Vec<f32> {
-        let kind = match self {
-            Kind::LanguageModel => RowKind::LanguageModel,
-            Kind::Normal => RowKind::Standard,
-            Kind::Flat => RowKind::Flat,
-            Kind::Equal => return vec![1.5; vocab],
-            Kind::Plateaus => RowKind::Plateaus,
-        };
-        row(kind, vocab, seed)
-    }
-}
-
-/// Which filters run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Filter {
-    /// k = 50.
-    #[value(name = "k")]
-    TopK,
-    /// k = 50 and p = 0.9.
-    Both,
-    /// p = 0.9.
-    #[value(name = "p")]
-    TopP,
-}
-
-impl Filter {
-    /// All of them.
-    pub const ALL: [Filter; 3] = [Filter::TopK, Filter::Both, Filter::TopP];
-
-    /// Its name in a report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Filter::TopK => "k=50",
-            Filter::Both => "k=50,p=0.9",
-            Filter::TopP => "p=0.9",
-        }
-    }
-
-    /// Its parameters.
-    pub fn params(self) -> Params<'static> {
-        match self {
-            Filter::TopK => Params::default().top_k(50),
-            Filter::Both => Params::default().top_k(50).top_p(0.9),
-            Filter::TopP => Params::default().top_p(0.9),
-        }
-    }
-}
 
 /// The middle one.
 pub fn median(mut times: Vec<f64>) -> f64 {

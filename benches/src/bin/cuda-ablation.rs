@@ -3,9 +3,7 @@
 //! `cargo run --release -p qrita-benches --bin cuda-ablation [-- --help]`. The defaults are the paper's setting: 1024 rows
 //! of 128256 `f32` logits, k = 50, p = 0.9.
 //!
-//! Run A is the paper's algorithm, I sorts what its truncation left, J sorts whole rows. The lettering of B to H is ours:
-//! B to G switch one thing off, in the order truncation, search, duplication handling, autotune, and H switches all of
-//! them off. The last line is the library's own default plan, which is none of the paper's.
+//! The runs are those of `qrita ablate` (`qrita_study::ablation`).
 //!
 //! Before anything is timed, the masked logits of all runs are compared byte for byte. The runs without duplication
 //! handling must agree with each other, and keep all that A keeps. Some of A's rows are compared with the CPU backend's.
@@ -19,11 +17,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use qrita_benches::cuda::{Batches, Bench, Output, Result, dtype_parser, exit_code};
 use qrita_benches::{Kind, Rows};
-use qrita_core::{Dtype, Params, Plan, Search, Truncation, bf16, f16};
+use qrita_core::{Dtype, Params, Plan, bf16, f16};
+use qrita_study::ablation::{PAPER_A, Run, runs};
 use serde::Serialize;
-
-/// Run A in the paper, on an H100, in microseconds.
-const PAPER_A: f64 = 919.0;
 
 /// Time the paper's ablation runs A to J on a CUDA device, and the default plan
 ///
@@ -65,43 +61,6 @@ struct Cli {
     /// Write the figures here, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-/// One line of the table.
-struct Run {
-    name: &'static str,
-    off: &'static str,
-    plan: Plan,
-}
-
-/// A to J, and the default.
-fn runs() -> Vec<Run> {
-    let paper = Plan::paper();
-    let run = |name, off, plan| Run { name, off, plan };
-    let all_off = Plan {
-        truncation: Truncation::Off,
-        force_fallback: false,
-        search: Search::Binary,
-        duplicates: false,
-        autotune: false,
-    };
-    vec![
-        run("A", "nothing", paper),
-        run("B", "truncation's hits (forced fallback)", Plan { force_fallback: true, ..paper }),
-        run("C", "truncation", Plan { truncation: Truncation::Off, ..paper }),
-        run("D", "quaternary search: binary", Plan { search: Search::Binary, ..paper }),
-        run("E", "pivot search: selection", Plan { search: Search::Select, ..paper }),
-        run("F", "duplication handling", Plan { duplicates: false, ..paper }),
-        run("G", "autotune", Plan { autotune: false, ..paper }),
-        run("H", "all of these, binary search", all_off),
-        run("I", "pivot search: sort", Plan { search: Search::Sort, ..paper }),
-        run(
-            "J",
-            "truncation and pivot search: sort",
-            Plan { truncation: Truncation::Off, search: Search::Sort, ..paper },
-        ),
-        run("default", "the library's own plan", Plan::default()),
-    ]
 }
 
 #[derive(Serialize)]
@@ -239,16 +198,6 @@ fn run(cli: &Cli) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_run_is_another_plan() {
-        let runs = runs();
-        let names: String = runs.iter().map(|run| run.name).collect();
-        assert_eq!(names, "ABCDEFGHIJdefault");
-        for (at, run) in runs.iter().enumerate() {
-            assert!(runs[..at].iter().all(|other| other.plan != run.plan), "{}", run.name);
-        }
-    }
 
     #[test]
     fn more_may_be_kept_and_nothing_else() {

@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p qrita-benches --bin cuda-throughput [-- --help]`. Microseconds, also in copies of the batch
 //! (device to device) and in reads of it. Some rows of every case are compared with the CPU backend's before it is timed.
+//! Then, for each batch, the device memory that a mask takes beside its logits, measured (the paper's Figure 4).
 //!
 //! `--dump FILE` writes the rows themselves, for the programs of `benches/peers`, and measures nothing.
 
@@ -86,6 +87,18 @@ struct Report {
     different: u32,
     repeats: u32,
     cases: Vec<Case>,
+    memory: Vec<Memory>,
+}
+
+/// What a call under the default plan that masks takes of the device's memory. It depends on no row.
+#[derive(Serialize)]
+struct Memory {
+    batch: u32,
+    dtype: &'static str,
+    /// Measured: workspace and kept counts.
+    bytes: u64,
+    /// B × V × 4, as much as a second copy of the logits would take in f32.
+    copy_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -140,13 +153,18 @@ fn run(cli: &Cli) -> Result<()> {
         "{:5} {:9} {:11} {:11} {:>6} {:>9} {:>7} {:>7}",
         "dtype", "rows", "filter", "output", "batch", "µs", "copies", "reads"
     )?;
-    let mut cases = Vec::new();
+    let (mut cases, mut memory): (Vec<Case>, Vec<Memory>) = (Vec::new(), Vec::new());
     for &kind in &cli.kinds {
         let rows = Rows::new(kind, cli.vocab as usize, cli.different as usize);
         for &dtype in &cli.dtypes {
             for &batch in &cli.batches {
                 let batches = bench.batches(&rows, batch as usize, dtype)?;
                 let (copy_us, read_us) = (batches.time_copy()?, batches.time_read()?);
+                if !memory.iter().any(|known| (known.batch, known.dtype) == (batch, dtype.name())) {
+                    let bytes = batches.call(Plan::default(), &Filter::Both.params(), Output::Mask)?.memory()?;
+                    let copy_bytes = u64::from(batch) * u64::from(cli.vocab) * 4;
+                    memory.push(Memory { batch, dtype: dtype.name(), bytes, copy_bytes });
+                }
                 for &filter in &cli.filters {
                     for &what in &cli.outputs {
                         let (kind, filter_name, dtype, output) =
@@ -177,8 +195,17 @@ fn run(cli: &Cli) -> Result<()> {
             }
         }
     }
+    writeln!(
+        out,
+        "device memory that a mask takes beside the logits, measured, and B \u{d7} V \u{d7} 4 bytes, in MiB"
+    )?;
+    writeln!(out, "{:5} {:>6} {:>9} {:>9} {:>9}", "dtype", "batch", "taken", "B*V*4", "share")?;
+    for Memory { batch, dtype, bytes, copy_bytes } in &memory {
+        let [taken, copy] = [bytes, copy_bytes].map(|&bytes| bytes as f64 / f64::from(1 << 20));
+        writeln!(out, "{dtype:5} {batch:6} {taken:9.2} {copy:9.2} {:8.1}%", 100.0 * taken / copy)?;
+    }
     let Some(path) = &cli.json else { return Ok(()) };
     let &Cli { vocab, different, repeats, .. } = cli;
-    let report = Report { device: bench.device().to_owned(), vocab, different, repeats, cases };
+    let report = Report { device: bench.device().to_owned(), vocab, different, repeats, cases, memory };
     Ok(serde_json::to_writer_pretty(File::create(path)?, &report)?)
 }

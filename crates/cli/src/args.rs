@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-#[cfg(feature = "cuda")]
-use qrita::Dtype;
-use qrita::{BackendKind, MAX_TOP, Order, Plan, Search, Ties, Truncation};
+use qrita::{BackendKind, Dtype, MAX_TOP, Order, Plan, Search, Ties, Truncation};
+use qrita_study::Kind;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -65,6 +64,15 @@ Examples:
   qrita stats logits.npy --top-k 20 --top-p 0.95 --format jsonl",
         after_long_help = STATS_HELP)]
     Stats(StatsArgs),
+    /// Time the paper's ablation, runs A to J, on every backend that is there
+    #[command(after_help = "\
+Examples:
+  qrita ablate
+  qrita ablate --backend cpu --input logits.safetensors --top-k 20 --json ablation.json
+
+Run with --help for what is measured, and for exit codes.",
+        after_long_help = ABLATE_HELP)]
+    Ablate(AblateArgs),
     /// Generate, fit and show the delta tables behind the truncation
     Tables(TablesArgs),
     /// Measure which launch shapes are fastest on the CUDA device; never changes an answer
@@ -151,6 +159,11 @@ For every tensor: the range of its rows' means, deviations and maxima; how many 
 top-k, top-p and both keep; and for each truncation the share of rows that it hits and
 N_t, the candidates that it gathers on average (the paper's Table 1).
 
+A truncation is stage 1 alone. The whole call is what the backend does by default: on CUDA
+the kernel that reads the rows, in batches of up to 64. Of top-p alone it says too in how
+many of the rows whose candidates suffice a bound of the row's mass did (certified); the
+others take another pass.
+
 Examples:
   qrita stats logits.safetensors
   qrita stats logits.npy --top-k 20 --top-p 0.95 --format jsonl
@@ -158,6 +171,25 @@ Examples:
 Exit codes:
   0 done, 1 a file can not be opened or written or the device failed, 2 an argument or
   the content of a file must be changed";
+
+const ABLATE_HELP: &str = "\
+A batch is masked in place under each plan: A is the paper's algorithm, B to G have one
+thing off, H all of them, I sorts what truncation left, J sorts whole rows, and the last is
+the library's own. Before a run is timed, what it keeps of every different row is compared
+with an oracle that shares no code with the backends: a stable sort and exact integers.
+
+On the CPU a time is the median of calls on a batch that is restored before each; on CUDA
+that of replays of a graph over copies of the batch that no cache holds. A run that this
+build has no code for is left out.
+
+Examples:
+  qrita ablate
+  qrita ablate --backend cpu --rows 64 --vocab 32000 --kind flat --csv flat.csv
+  qrita ablate --input logits.safetensors --tensor logits --top-p 1 --json ablation.json
+
+Exit codes:
+  0 done, 1 a run kept what it must not, a file can not be opened or written, or the device
+  failed, 2 an argument or the content of a file must be changed";
 
 #[cfg(feature = "cuda")]
 const TUNE_HELP: &str = "\
@@ -260,6 +292,54 @@ pub(crate) struct StatsArgs {
     /// How to print it
     #[arg(long, value_enum, default_value_t = StatsFormat::Table)]
     pub(crate) format: StatsFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AblateArgs {
+    /// Where: auto is every backend that is there
+    #[arg(long, value_name = "B", default_value_t = BackendKind::Auto)]
+    pub(crate) backend: BackendKind,
+    /// The device of the CUDA backend, counted from 0
+    #[cfg(feature = "cuda")]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) device: usize,
+    /// Threads of the CPU backend; 0 is all cores
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) threads: usize,
+    /// Rows of the batch. Without it: the paper's 1024 on CUDA, 256 on the CPU
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub(crate) rows: Option<u32>,
+    /// Logits of a row, where no file is given
+    #[arg(long, value_name = "V", default_value_t = 128_256, conflicts_with = "input",
+          value_parser = clap::value_parser!(u32).range(1..=1 << 21))]
+    pub(crate) vocab: u32,
+    /// What the rows look like, where no file is given
+    #[arg(long, value_enum, default_value_t = Kind::LanguageModel, conflicts_with = "input")]
+    pub(crate) kind: Kind,
+    /// Take the rows from a file: safetensors or npy
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// The tensor of the file
+    #[arg(long, value_name = "NAME", requires = "input")]
+    pub(crate) tensor: Option<String>,
+    /// How many tokens to keep at most; 0 is off
+    #[arg(long, value_name = "K", default_value_t = 50, allow_negative_numbers = true)]
+    pub(crate) top_k: u32,
+    /// The share of the mass to keep; 1 is off
+    #[arg(long, value_name = "P", default_value_t = 0.9, allow_negative_numbers = true)]
+    pub(crate) top_p: f32,
+    /// The type that logits are rounded to. Without it: the file's, or f32
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub(crate) dtype: Option<DtypeArg>,
+    /// Times that a median is of. Without it: 21 on CUDA, 5 on the CPU
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeats: Option<u32>,
+    /// Write the figures here too, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the figures here too, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -498,7 +578,6 @@ value_enum!(TruncationArg for Truncation {
 });
 value_enum!(SearchArg for Search { Quaternary = "quaternary", Binary = "binary", Sort = "sort", Select = "select" });
 
-#[cfg(feature = "cuda")]
 value_enum!(DtypeArg for Dtype { F32 = "f32", F16 = "f16", Bf16 = "bf16" });
 
 /// A choice of rows.

@@ -39,6 +39,8 @@ pub(crate) enum Failure {
     #[cfg(feature = "cuda")]
     #[error("{0}")]
     Tuning(TuningError),
+    #[error("run {run} on {backend}: row {row} is not what the oracle keeps of it: this is a fault, please report it")]
+    Ablation { run: &'static str, backend: String, row: usize },
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot write to standard output: {0}")]
@@ -54,6 +56,7 @@ impl Failure {
     /// 1: the system or the device failed. 2: what was asked, or a file's content, must be changed.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
+            Failure::Ablation { .. } => 1,
             Failure::Open { .. } | Failure::Directory(_) | Failure::Write { .. } | Failure::Stdout(_) => 1,
             Failure::Tables(qrita_delta_tables::Error::Io { .. }) => 1,
             Failure::Compute(qrita::Error::Device { .. }) => 1,

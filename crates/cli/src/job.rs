@@ -115,7 +115,6 @@ impl Progress {
     }
 
     /// For measurements, which take a while and print nothing before their end.
-    #[cfg(feature = "cuda")]
     pub(crate) fn of_measurements(count: usize) -> Progress {
         if !io::stderr().is_terminal() {
             return Progress(None);

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::Filter(args) => commands::filter::run(args),
         Command::Sample(args) => commands::sample::run(args),
         Command::Stats(args) => commands::stats::run(args),
+        Command::Ablate(args) => commands::ablate::run(args),
         Command::Tables(args) => commands::tables::run(args),
         #[cfg(feature = "cuda")]
         Command::Tune(args) => commands::tune::run(args),

@@ -146,7 +146,7 @@ fn outputs_that_can_not_be_written() {
 #[test]
 fn help_is_whole_and_ends_well() {
     let mut all = vec![vec![]];
-    for subcommand in ["filter", "sample", "stats", "tables", "info"] {
+    for subcommand in ["filter", "sample", "stats", "ablate", "tables", "info"] {
         all.push(vec![subcommand]);
     }
     if cfg!(feature = "cuda") {
@@ -304,7 +304,7 @@ fn shapes_are_tuned_and_used_or_it_says_why_not() {
 #[test]
 #[cfg_attr(not(feature = "duplicates"), ignore = "the answers are those of a build that cuts ties")]
 fn stats_of_real_logits() {
-    let printed = prints("stats", &fixture(), "--format jsonl");
+    let printed = prints("stats", &fixture(), "--backend cpu --format jsonl");
     let stats: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<_> = stats.iter().map(|stats| stats["tensor"].as_str().unwrap()).collect();
     assert_eq!(names, ["gemma3_270m", "qwen25_coder_05b", "smollm2_135m"]);
@@ -328,6 +328,10 @@ fn stats_of_real_logits() {
         let filters = stats["filters"].as_array().unwrap();
         let titles: Vec<_> = filters.iter().map(|filter| filter["filter"].as_str().unwrap()).collect();
         assert_eq!(titles, ["top-k 50", "top-p 0.9", "top-k 50, top-p 0.9"]);
+        assert_eq!(stats["backend"], "cpu");
+        // Of what top-k leaves the mass is exact: there is nothing to certify.
+        let certified: Vec<_> = filters.iter().map(|filter| filter["call"]["certified"].as_f64()).collect();
+        assert_eq!(certified, [None, cfg!(feature = "truncation").then_some(1.0), None]);
         assert_eq!((&filters[0]["kept"]["min"], &filters[0]["kept"]["max"]), (&50.into(), &50.into()));
         let mut kept = column("n90");
         kept.sort_by(f64::total_cmp);
@@ -335,6 +339,11 @@ fn stats_of_real_logits() {
         assert_eq!(filters[1]["kept"]["min"].as_f64(), kept.first().copied());
         for filter in filters {
             let truncations = filter["truncations"].as_array().unwrap();
+            // On the CPU the call is the default plan's stages.
+            if let Some(adaptive) = truncations.last() {
+                let call = &filter["call"];
+                assert_eq!((&call["hit_rate"], &call["n_t"]), (&adaptive["hit_rate"], &adaptive["n_t"]));
+            }
             let names: Vec<_> = truncations.iter().map(|t| t["truncation"].as_str().unwrap()).collect();
             let all = ["paper", "gaussian", "quantile", "adaptive"];
             assert_eq!(names, if cfg!(feature = "truncation") { &all[..] } else { &[] });
@@ -351,6 +360,51 @@ fn stats_of_real_logits() {
     let table = prints("stats", &fixture(), "--tensor smollm2_135m --top-p 1");
     assert!(table.starts_with("smollm2_135m: 8 rows of 49152 logits, bf16\n"), "{table}");
     assert!(table.contains("top-k 50: kept min 50, median 50") && !table.contains("top-p"), "{table}");
+    assert!(table.contains(": hit rate ") && !table.contains("certified"), "{table}");
+}
+
+/// Every run that the build has, in all three forms, on rows made up and on those of a file.
+#[test]
+fn ablation_on_the_cpu() {
+    let files = Files::new();
+    let (json, csv) = (files.path("runs.json"), files.path("runs.csv"));
+    let file = fixture();
+    let of_file = ["--input", file.to_str().unwrap(), "--tensor", "smollm2_135m", "--rows", "9", "--top-p", "1"];
+    let made_up = ["--kind", "plateaus", "--vocab", "3000", "--rows", "5", "--dtype", "f16", "--top-k", "300"];
+    for (args, vocab, dtype, different) in [(&of_file[..], 49152, "bf16", 8), (&made_up[..], 3000, "f16", 5)] {
+        let common = ["ablate", "--backend", "cpu", "--threads", "1", "--repeats", "1"];
+        let outputs = ["--json", json.to_str().unwrap(), "--csv", csv.to_str().unwrap()];
+        let output = run([&common[..], args, &outputs].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let table = String::from_utf8(output.stdout).unwrap();
+        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        assert_eq!((&report["vocab"], report["dtype"].as_str()), (&vocab.into(), Some(dtype)));
+        assert_eq!(report["different"], different);
+        let backend = &report["backends"][0];
+        assert_eq!((&backend["backend"], report["backends"].as_array().unwrap().len()), (&"cpu".into(), 1));
+        let runs = backend["runs"].as_array().unwrap();
+        let names: String = runs.iter().map(|run| run["run"].as_str().unwrap()).collect();
+        let has = [
+            cfg!(feature = "truncation"),
+            cfg!(feature = "quaternary"),
+            cfg!(feature = "duplicates"),
+            cfg!(feature = "autotune"),
+        ];
+        if has == [true; 4] {
+            assert_eq!(names, "ABCDEFGHIJdefault");
+            assert_eq!(runs[0]["times_a"], 1.0);
+        }
+        assert!(names.ends_with("default"));
+        assert!(runs.iter().all(|run| run["us"].as_f64().unwrap() > 0.0 && run["copies"].as_f64().unwrap() > 0.0));
+        let lines = std::fs::read_to_string(&csv).unwrap();
+        assert_eq!(lines.lines().count(), 1 + runs.len());
+        assert!(lines.starts_with("backend,rows,vocab,dtype,") && table.contains("the oracle keeps"), "{table}");
+        assert!(runs.iter().all(|run| table.contains(run["off"].as_str().unwrap())), "{table}");
+    }
+    let error = fails(2, &["ablate", "--input", file.to_str().unwrap()]);
+    assert!(error.contains("choose one with --tensor"), "{error}");
+    assert!(fails(2, &["ablate", "--top-p", "-1"]).contains("top_p is -1"));
+    assert!(fails(2, &["ablate", "--input", "x", "--vocab", "7"]).contains("--vocab"));
 }
 
 /// Values of the flags that this build has no code for.

@@ -11,7 +11,7 @@ use crate::logits::{Input, Logits};
 use crate::outputs::{Candidates, NO_TOKEN, Outputs};
 use crate::params::Params;
 use crate::plan::Plan;
-use crate::stages::{Boundary, Cut, Truncated};
+use crate::stages::{Boundary, Cut, Gathering, Truncated};
 use crate::status::Status;
 
 /// A way to run the contract: on the CPU, on CUDA, on HIP.
@@ -46,6 +46,23 @@ pub trait Backend {
         plan: &Plan,
         workspace: &mut Self::Workspace,
     ) -> Result<Vec<Truncated>, Error>;
+
+    /// What [`run`](Backend::run) gathers of each row under this plan, and whether that decides the row (paper, Table 1). For
+    /// tools: it may take as long as several calls.
+    ///
+    /// By default that is what stage 1 does alone. A backend whose whole call is fused says what that does.
+    ///
+    /// # Errors
+    /// As [`truncate`](Backend::truncate).
+    fn gather(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        workspace: &mut Self::Workspace,
+    ) -> Result<Vec<Gathering>, Error> {
+        Ok(self.truncate(logits, params, plan, workspace)?.iter().map(Gathering::from).collect())
+    }
 
     /// Stage 2: finds each row's cut, in the gathered set after a hit, else in the whole row (paper, pivot search).
     ///

@@ -53,5 +53,5 @@ pub use logits::{Dtype, Input, Logit, Logits, LogitsMut, MAX_VOCAB, Row, RowMut,
 pub use outputs::{Candidates, MAX_TOP, NO_TOKEN, Outputs, Top};
 pub use params::{MAX_DRAWS, Order, Param, Params, RowParams, Ties};
 pub use plan::{Features, Plan, Search, Truncation};
-pub use stages::{Boundary, Cut, Truncated};
+pub use stages::{Boundary, Cut, Gathering, Outcome, Truncated};
 pub use status::Status;

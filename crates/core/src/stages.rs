@@ -21,6 +21,36 @@ pub struct Truncated {
     pub hit: bool,
 }
 
+/// What a whole call gathers of a row, and what comes of it: for studies of the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathering {
+    /// Candidates.
+    pub count: u32,
+    /// Whether they are enough.
+    pub outcome: Outcome,
+}
+
+/// Whether what a call gathers of a row is enough to decide it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It is.
+    Hit,
+    /// It provably is not, or it found no room.
+    Missed,
+    /// It has what is kept, but top-p was given bounds of the row's mass, and they leave its cut open.
+    Straddled,
+}
+
+impl From<&Truncated> for Gathering {
+    fn from(truncated: &Truncated) -> Gathering {
+        Gathering {
+            // No more than the vocab.
+            count: truncated.gathered.len() as u32,
+            outcome: if truncated.hit { Outcome::Hit } else { Outcome::Missed },
+        }
+    }
+}
+
 /// Stage 2, search: the last value that is kept, and how many of the values equal to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qrita_core::{
-    Backend, Boundary, ChainOutputs, Chains, Cut, Decay, Error, Features, Input, Key, Logits, NO_TOKEN, Outputs,
-    Params, Plan, RowParams, Status, Truncated,
+    Backend, Boundary, ChainOutputs, Chains, Cut, Decay, Error, Features, Gathering, Input, Key, Logits, NO_TOKEN,
+    Outcome, Outputs, Params, Plan, RowParams, Status, Truncated,
 };
 #[cfg(feature = "truncation")]
 use qrita_delta_tables::DeltaTables;
@@ -226,6 +226,24 @@ impl Backend for CpuBackend {
                 gathered: work.exec.first().gathered.clone(),
                 hit,
             }
+        })
+    }
+
+    fn gather(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Gathering>, Error> {
+        self.collect(logits, params, plan, workspace, |work, _| {
+            work.truncate();
+            let outcome = match !work.is_empty() && work.has_kept_set() {
+                true if work.straddles() => Outcome::Straddled,
+                true => Outcome::Hit,
+                false => Outcome::Missed,
+            };
+            Gathering { count: work.exec.first().gathered.len() as u32, outcome }
         })
     }
 

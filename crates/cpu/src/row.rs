@@ -202,16 +202,10 @@ impl<'a, 'w> RowWork<'a, 'w> {
                 let universe = limit.mass_above + limit.weight * self.tied(source, limit.prefix);
                 self.search_top_p(source, floor, Some(limit), need(p, universe)).prefix
             }
-            _ if source == Source::Gathered => {
-                let bounds = self.mass_bounds(floor);
-                let top_p = self.search_top_p(source, floor, limit, need(p, bounds.low));
-                if need(p, bounds.high) <= top_p.up_to {
-                    return top_p.prefix;
-                }
-                // The cut is not the same for all masses within the bounds.
+            _ if source == Source::Gathered => self.search_certified(floor, limit).unwrap_or_else(|| {
                 let universe = self.mass_from(floor);
                 self.search_top_p(source, floor, limit, need(p, universe)).prefix
-            }
+            }),
             None if self.plan.search == Search::Select => self.search_top_p_in_row(floor),
             _ => {
                 let universe = self.mass_from(floor);
@@ -246,6 +240,25 @@ impl<'a, 'w> RowWork<'a, 'w> {
             _ => self.find(source, Goal::Mass(need), floor),
         };
         self.top_p(found, limit, need)
+    }
+
+    /// Top-p's prefix among the gathered, by bounds of the mass from `floor` on; `None` if the cut is not the same for all
+    /// masses within them.
+    fn search_certified(&mut self, floor: Key, limit: Option<Limit>) -> Option<Prefix> {
+        let (p, bounds) = (self.params.top_p, self.mass_bounds(floor));
+        let top_p = self.search_top_p(Source::Gathered, floor, limit, need(p, bounds.low));
+        (need(p, bounds.high) <= top_p.up_to).then_some(top_p.prefix)
+    }
+
+    /// Whether top-p is given bounds of a mass, and they leave its cut open. The gathered set has what is kept.
+    pub(crate) fn straddles(&mut self) -> bool {
+        if self.params.top_p >= 1.0 || self.params.temperature == 0.0 {
+            return false;
+        }
+        let floor = self.floor();
+        let limit = self.search_top_k(Source::Gathered, floor);
+        let by_bounds = limit.is_none() || self.params.order == Order::Joint;
+        by_bounds && self.search_certified(floor, limit).is_none()
     }
 
     /// As [`search_top_p`](Self::search_top_p) by histograms of the row, which tell its mass on the way.

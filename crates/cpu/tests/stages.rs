@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 use qrita_core::{Backend, Boundary, Candidate, Cut, Key, Logits, Outputs, Params, Plan, Status, Top, Truncated};
 use qrita_cpu::CpuBackend;
+#[cfg(feature = "truncation")]
+use qrita_testkit::rows::{self, RowKind};
 
 fn key() -> impl Strategy<Value = Key> {
     prop_oneof![any::<u32>().prop_map(Key::from_bits), (-3.0f32..3.0).prop_map(Key::new)]
@@ -56,4 +58,26 @@ proptest! {
         let boundary = Boundary { max, key, id, kept };
         backend.emit(logits.into(), &params, &[boundary], &mut outputs, &mut workspace).unwrap();
     }
+}
+
+/// The bounds of the mass leave open which token a share ends with that is a token's to the last bit; and no other.
+#[cfg(feature = "truncation")]
+#[test]
+fn a_share_that_ends_where_a_token_does() {
+    use qrita_core::Outcome;
+
+    let row = rows::row(RowKind::Standard, 20_000, 1);
+    let mut weights: Vec<f64> = row.iter().map(|&y| f64::from(y).exp()).collect();
+    weights.sort_by(|a, b| b.total_cmp(a));
+    let share = (weights[..100].iter().sum::<f64>() / weights.iter().sum::<f64>()) as f32;
+    let backend = CpuBackend::new();
+    let logits = Logits::new(&row, row.len()).unwrap();
+    let gather =
+        |params: Params<'_>| backend.gather(&logits, &params, &Plan::default(), &mut backend.workspace()).unwrap()[0];
+    assert_eq!(gather(Params::default().top_p(share)).outcome, Outcome::Straddled);
+    assert_eq!(gather(Params::default().top_p(share + 1e-4)).outcome, Outcome::Hit);
+    // Of what top-k leaves the mass is exact.
+    assert_eq!(gather(Params::default().top_p(share).top_k(200)).outcome, Outcome::Hit);
+    let missed = gather(Params::default().top_p(0.9));
+    assert_eq!((missed.outcome, missed.count), (Outcome::Missed, 512));
 }

@@ -26,6 +26,7 @@ mod cache;
 mod context;
 mod device;
 mod launch;
+mod memory;
 pub mod nvrtc;
 mod policy;
 mod present;
@@ -45,6 +46,7 @@ pub use context::Context;
 /// The version of cudarc whose streams and views this crate takes.
 pub use cudarc;
 pub use device::{CudaDevice, CudaMemory};
+pub use memory::MemoryUse;
 pub use policy::{LaunchShape, block_threads};
 pub use qrita_kernels::RowArgs;
 pub use sampler::{

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use qrita_core::{
-    Backend, Boundary, Candidate, ChainOutputs, Chains, Cut, Decay, Dtype, Error, Features, Input, Key, Logits,
-    Outputs, Param, Params, Plan, Shape, Side, Sparse, Status, Truncated, with_dtype,
+    Backend, Boundary, Candidate, ChainOutputs, Chains, Cut, Decay, Dtype, Error, Features, Gathering, Input, Key,
+    Logits, Outputs, Param, Params, Plan, Shape, Side, Sparse, Status, Truncated, with_dtype,
 };
 use qrita_delta_tables::DeltaTables;
 
@@ -683,6 +683,19 @@ impl<D: Device> Backend for HostBackend<D> {
         Ok(stage_rows.iter().zip(gathered.chunks(vocab)).map(truncated).collect())
     }
 
+    fn gather(
+        &self,
+        logits: &Logits<'_>,
+        params: &Params<'_>,
+        plan: &Plan,
+        (): &mut (),
+    ) -> Result<Vec<Gathering>, Error> {
+        if let Some(streamed) = self.gather_streaming(logits, params, plan)? {
+            return Ok(streamed);
+        }
+        Ok(self.truncate(logits, params, plan, &mut ())?.iter().map(Gathering::from).collect())
+    }
+
     fn search(
         &self,
         logits: &Logits<'_>,
@@ -829,5 +842,6 @@ impl<D: Device> Backend for HostBackend<D> {
     }
 }
 
+mod gathering;
 #[cfg(test)]
 mod tests;

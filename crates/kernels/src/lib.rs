@@ -28,4 +28,4 @@ pub use source::{
     ENTRY, MOST_CHUNKS, Specialization, Stage, capacities, is_streamed, row_blocks, search_index, source,
     truncation_index,
 };
-pub use workspace::{SLOT_BYTES, SPLIT_ROWS, Split, Workspace};
+pub use workspace::{SLOT_BYTES, SPLIT_ROWS, SlotHead, Split, Workspace};

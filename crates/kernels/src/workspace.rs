@@ -1,5 +1,6 @@
 //! What a launch works in, and where its parts lie.
 
+use bytemuck::{Pod, Zeroable};
 use qrita_core::Plan;
 
 use crate::call::Call;
@@ -21,9 +22,25 @@ pub struct Split {
 /// Batches of more rows fill a device with one block a row.
 pub const SPLIT_ROWS: usize = 512;
 
-/// The bytes of a row's slot, `Slot` of `device/call.h`. Its first word is 0 where the first of two kernels left the row to the
-/// second.
-pub const SLOT_BYTES: usize = 32 + KEPT_CAPACITY * size_of::<u64>();
+/// The bytes of a row's slot, `Slot` of `device/call.h`: a [`SlotHead`], and the candidates.
+pub const SLOT_BYTES: usize = size_of::<SlotHead>() + KEPT_CAPACITY * size_of::<u64>();
+
+/// What a slot starts with: what the first of two kernels found of the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct SlotHead {
+    /// 0 where the row is left to the second kernel.
+    pub state: u32,
+    pub status: u32,
+    pub max: u32,
+    pub key: u32,
+    pub id: u32,
+    pub kept: u32,
+    /// How many candidates were above the threshold.
+    pub gathered: u32,
+    pub unused: u32,
+}
 
 /// `Arrivals` and `SplitRow`, in bytes.
 const ARRIVALS_BYTES: usize = 8;

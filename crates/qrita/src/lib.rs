@@ -87,9 +87,10 @@ mod sampler;
 pub use kind::{Availability, BackendKind, UnknownBackend, available};
 pub use qrita_core::{
     Adjustments, Backend, Bitmask, Boundary, Candidate, Candidates, ChainOutputs, Chains, Cut, Decay, Dtype, Error,
-    Features, Filtered, Input, Key, Logit, Logits, LogitsMut, MAX_DRAWS, MAX_TOP, MAX_VOCAB, NO_TOKEN, Order, Outputs,
-    Param, Params, Penalties, Plan, Row, RowDecay, RowMut, RowParams, Sampled, Search, Shape, Side, Sparse, Standing,
-    Status, Ties, Top, Truncated, Truncation, bf16, f16, logarithm, philox, probability, verify, weight, with_dtype,
+    Features, Filtered, Gathering, Input, Key, Logit, Logits, LogitsMut, MAX_DRAWS, MAX_TOP, MAX_VOCAB, NO_TOKEN,
+    Order, Outcome, Outputs, Param, Params, Penalties, Plan, Row, RowDecay, RowMut, RowParams, Sampled, Search, Shape,
+    Side, Sparse, Standing, Status, Ties, Top, Truncated, Truncation, bf16, f16, logarithm, philox, probability,
+    verify, weight, with_dtype,
 };
 #[cfg(all(feature = "truncation", any(feature = "cpu", feature = "cuda")))]
 pub use qrita_delta_tables::DeltaTables;
@@ -108,6 +109,6 @@ pub mod cuda {
         Cache, Context, CudaBackend, CudaDevice, CudaMemory, CudaSampler, CudaVerifier, DeviceAdjustments, DeviceBatch,
         DeviceCandidates, DeviceChainOutputs, DeviceChains, DeviceOutputs, DeviceSparse, DeviceTop, DeviceWorkspace,
         LaunchParams, LaunchShape, Operation, RowArgs, TuneRequest, TunedCase, TunedDevice, TunedEntry, TunedFilter,
-        Tuning, TuningError, ViewCandidates, ViewInput, ViewOutputs, ViewTop, backend, cudarc, tune,
+        Tuning, TuningError, ViewCandidates, ViewInput, ViewOutputs, ViewTop, backend, cudarc, timing, tune,
     };
 }

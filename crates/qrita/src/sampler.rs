@@ -3,7 +3,8 @@
 use std::fmt;
 
 use qrita_core::{
-    Backend, ChainOutputs, Chains, Decay, Error, Filtered, Input, Logits, Outputs, Params, Plan, Sampled, Truncated,
+    Backend, ChainOutputs, Chains, Decay, Error, Filtered, Gathering, Input, Logits, Outputs, Params, Plan, Sampled,
+    Truncated,
 };
 
 use crate::kind::BackendKind;
@@ -343,6 +344,25 @@ impl Sampler {
     pub fn truncate(&mut self, logits: &Logits<'_>, params: &Params<'_>) -> Result<Vec<Truncated>, Error> {
         self.engine.truncate(logits, params, &self.plan)
     }
+
+    /// What a call of the plan gathers of every row, and whether that decides the row, as the backend's whole call does it. For
+    /// studies of the algorithm.
+    ///
+    #[cfg_attr(all(feature = "cpu", feature = "truncation"), doc = "```")]
+    #[cfg_attr(not(all(feature = "cpu", feature = "truncation")), doc = "```no_run")]
+    /// use qrita::{BackendKind, Logits, Outcome, Params, Sampler};
+    /// let mut sampler = Sampler::new(BackendKind::Cpu)?;
+    /// let data = [4.0f32, 1.0, 0.0, 3.0, 1.0, 2.0];
+    /// let row = sampler.gather(&Logits::new(&data, 6)?, &Params::default().top_k(3))?[0];
+    /// assert_eq!((row.outcome, row.count), (Outcome::Hit, 3));
+    /// # Ok::<(), qrita::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Parameters out of range, a plan that is not compiled in, or a device's failure.
+    pub fn gather(&mut self, logits: &Logits<'_>, params: &Params<'_>) -> Result<Vec<Gathering>, Error> {
+        self.engine.gather(logits, params, &self.plan)
+    }
 }
 
 impl fmt::Debug for Sampler {
@@ -358,6 +378,7 @@ trait Engine: Send {
     fn filter(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Filtered>, Error>;
     fn sample(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Sampled>, Error>;
     fn truncate(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Truncated>, Error>;
+    fn gather(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Gathering>, Error>;
     fn run(
         &mut self,
         input: Input<'_>,
@@ -404,6 +425,10 @@ where
 
     fn truncate(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Truncated>, Error> {
         self.backend.truncate(logits, params, plan, &mut self.workspace)
+    }
+
+    fn gather(&mut self, logits: &Logits<'_>, params: &Params<'_>, plan: &Plan) -> Result<Vec<Gathering>, Error> {
+        self.backend.gather(logits, params, plan, &mut self.workspace)
     }
 
     fn run(

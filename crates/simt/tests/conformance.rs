@@ -4,7 +4,9 @@
 //! ignored here (`cargo test -p qrita-simt -- --ignored` runs them) and run on every other backend. Smaller ones of the
 //! same kind stand in.
 
-use qrita_core::{Backend as _, Dtype, Logits, Params, Plan};
+use std::collections::HashMap;
+
+use qrita_core::{Backend as _, Dtype, Logits, Outcome, Params, Plan};
 use qrita_kernels::HostBackend;
 use qrita_simt::SimtDevice;
 use qrita_testkit::batch::{Batch, Stored};
@@ -247,6 +249,58 @@ fn streamed_rows_are_seldom_missed() {
     assert_eq!(streamed_and_missed(&few, 32_003, 50, 0.9).1, 0, "few tokens");
 }
 
+/// What a launch says that it gathered: all that lies above some logit, the kept among it, as many misses as slots tell of.
+#[cfg(feature = "truncation")]
+#[test]
+fn what_is_gathered_lies_above_a_threshold() {
+    let mut outcomes = HashMap::new();
+    let mut check = |data: &[f32], vocab: usize, (k, p): (u32, f32)| {
+        let logits = Logits::new(data, vocab).unwrap();
+        let params = Params::default().top_k(k).top_p(p);
+        // Launches of the machine differ in how they are divided.
+        let backend = backend(32, 256, 7);
+        let streamed_before = |backend: &Backend| backend.device().streamed_and_missed();
+        for _ in 0..4 {
+            let (streamed, missed) = streamed_before(&backend);
+            let gathered = backend.gather(&logits, &params, &Plan::default(), &mut ()).unwrap();
+            let (after, missed_after) = streamed_before(&backend);
+            if after == streamed {
+                // Not split: stage 1 spoke.
+                continue;
+            }
+            let hits = gathered.iter().filter(|row| row.outcome == Outcome::Hit).count() as u64;
+            assert_eq!(
+                (after - streamed, missed_after - missed),
+                (gathered.len() as u64, gathered.len() as u64 - hits)
+            );
+            for (row, found) in data.chunks(vocab).zip(&gathered) {
+                let mut sorted = row.to_vec();
+                sorted.sort_by(|a, b| b.total_cmp(a));
+                let count = found.count as usize;
+                let is_above = count == 0 || count == vocab || sorted[count - 1] > sorted[count];
+                assert!(is_above, "{found:?}, k = {k} and p = {p}");
+                *outcomes.entry(found.outcome).or_insert(0) += 1;
+            }
+        }
+    };
+    for rows in fixtures::small() {
+        let wide: Vec<f32> = rows.logits.iter().take(3 * rows.vocab).map(|y| y.to_f32()).collect();
+        for filter in [(50, 1.0), (50, 0.9), (0, 0.9), (0, 0.999)] {
+            check(&wide, rows.vocab, filter);
+        }
+    }
+    // A share that ends where a token does, but for the last bit of p: what bounds of the mass can not decide.
+    let normal = rows::row(RowKind::Standard, 20_000, 1);
+    let mut weights: Vec<f64> = normal.iter().map(|&y| f64::from(y).exp()).collect();
+    weights.sort_by(|a, b| b.total_cmp(a));
+    let share = weights[..100].iter().sum::<f64>() / weights.iter().sum::<f64>();
+    check(&normal, 20_000, (0, share as f32));
+    check(&normal, 20_000, (0, share as f32 + 1e-4));
+    // The share of one token in 20 000 is more than the bounds leave open.
+    assert_eq!(outcomes.get(&Outcome::Straddled), Some(&3), "{outcomes:?}");
+    assert!(outcomes.contains_key(&Outcome::Missed), "{outcomes:?}");
+}
+
 /// The shares that docs/gpu.md quotes.
 #[cfg(feature = "truncation")]
 #[test]
@@ -255,9 +309,21 @@ fn streamed_rows_are_seldom_missed() {
 fn shares_of_real_rows() {
     for rows in fixtures::large().expect("the larger files of real logits") {
         let wide: Vec<f32> = rows.logits.iter().map(|y| y.to_f32()).collect();
+        let logits = Logits::new(&wide, rows.vocab).unwrap();
         for (k, p) in [(50, 1.0), (50, 0.9), (0, 0.5), (0, 0.9)] {
-            let (streamed, missed) = streamed_and_missed(&wide, rows.vocab, k, p);
-            eprintln!("{}, k = {k}, p = {p}: {missed} of {streamed} rows are missed", rows.model);
+            // The first launch of a machine is split.
+            let (backend, params) = (backend(32, 256, 7), Params::default().top_k(k).top_p(p));
+            let gathered = backend.gather(&logits, &params, &Plan::default(), &mut ()).unwrap();
+            let count = |outcome| gathered.iter().filter(|row| row.outcome == outcome).count();
+            let all: u64 = gathered.iter().map(|row| u64::from(row.count)).sum();
+            eprintln!(
+                "{}, k = {k}, p = {p}: of {} rows {} are missed and {} straddle, N_t {:.1}",
+                rows.model,
+                gathered.len(),
+                count(Outcome::Missed),
+                count(Outcome::Straddled),
+                all as f64 / gathered.len() as f64
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The subcommands, one a file.
 
+pub(crate) mod ablate;
 pub(crate) mod filter;
 pub(crate) mod info;
 pub(crate) mod sample;

@@ -1,8 +1,9 @@
-//! `qrita stats`: what the logits of a file look like, and how well each truncation does on them (paper, Table 1).
+//! `qrita stats`: what the logits of a file look like, and how well each truncation does on them (paper, Table 1): each alone,
+//! and what the backend's own call makes of the rows.
 
 use std::io::{self, Write};
 
-use qrita::{Logits, Outputs, Params, Plan, Row, Sampler, Truncation};
+use qrita::{Logits, Outcome, Outputs, Params, Plan, Row, Sampler, Truncation};
 use serde::Serialize;
 
 use crate::args::{StatsArgs, StatsFormat};
@@ -34,8 +35,8 @@ pub(crate) fn run(args: StatsArgs) -> Result<(), Failure> {
     let contents = source.contents()?;
     let batches = batches(&source, &contents, &args.input)?;
     let mut sampler = sampler(&args.engine, Plan::default())?;
-    // Each row is described once, and for each case filtered once and truncated in every way.
-    let passes = 1 + cases.len() as u64 * (1 + TRUNCATIONS.len() as u64);
+    // Each row is described once, and for each case filtered, called and truncated in every way.
+    let passes = 1 + cases.len() as u64 * (2 + TRUNCATIONS.len() as u64);
     let progress = Progress::new(&batches, passes, false);
     let mut sink = Sink::open(None)?;
     for batch in &batches {
@@ -73,6 +74,9 @@ struct Stats<'a> {
     rows: usize,
     vocab: usize,
     dtype: &'static str,
+    /// What truncates and filters.
+    backend: &'static str,
+    device: String,
     /// Over rows, of finite logits.
     mean: Range,
     sigma: Range,
@@ -102,6 +106,7 @@ struct FilterStats<'a> {
     filter: &'a str,
     kept: Option<Quantiles>,
     truncations: Vec<TruncationStats>,
+    call: CallStats,
 }
 
 /// How many tokens rows keep.
@@ -133,6 +138,31 @@ struct TruncationStats {
     n_t: Option<f64>,
 }
 
+/// What the whole call under the default plan makes of the rows.
+#[derive(Debug, Serialize)]
+struct CallStats {
+    /// The share of rows that what it gathers decides.
+    hit_rate: Option<f64>,
+    /// How many candidates it gathers on average.
+    n_t: Option<f64>,
+    /// Where top-p is over the mass of the whole row: of the rows whose gathered set holds the kept, the share whose cut is the
+    /// same for all masses within the bounds of the backend.
+    certified: Option<f64>,
+}
+
+impl CallStats {
+    /// Of this many rows, with a count that may be without any.
+    fn new(counted: &Called, rows: u64, by_mass: bool) -> CallStats {
+        let share = |count: u64, of: u64| (of > 0).then(|| count as f64 / of as f64);
+        let Called { hits, straddled, gathered } = *counted;
+        CallStats {
+            hit_rate: share(hits, rows),
+            n_t: share(gathered, rows),
+            certified: if by_mass { share(hits, hits + straddled) } else { None },
+        }
+    }
+}
+
 fn study<'a>(
     batch: &Batch<'a>,
     cases: &'a [Case],
@@ -144,6 +174,8 @@ fn study<'a>(
         rows: batch.rows.len(),
         vocab: batch.tensor.vocab(),
         dtype: batch.tensor.dtype().name(),
+        backend: sampler.backend_name(),
+        device: sampler.description(),
         mean: Range::default(),
         sigma: Range::default(),
         max: Range::default(),
@@ -162,13 +194,14 @@ fn study<'a>(
         progress.advance(chunk.len());
         for ((_, params), tally) in cases.iter().zip(&mut tallies) {
             tally.add(&logits, params, sampler)?;
-            progress.advance(chunk.len() * (1 + TRUNCATIONS.len()));
+            progress.advance(chunk.len() * (2 + TRUNCATIONS.len()));
         }
     }
-    let rows = batch.rows.len() as f64;
-    let share = |count: u64| (rows > 0.0).then(|| count as f64 / rows);
-    let filters = cases.iter().zip(tallies).map(|((filter, _), tally)| FilterStats {
+    let rows = batch.rows.len() as u64;
+    let share = |count: u64| (rows > 0).then(|| count as f64 / rows as f64);
+    let filters = cases.iter().zip(tallies).map(|((filter, params), tally)| FilterStats {
         filter,
+        call: CallStats::new(&tally.call, rows, params.top_k == 0.into()),
         kept: Quantiles::new(tally.kept),
         truncations: TRUNCATIONS
             .iter()
@@ -190,6 +223,15 @@ struct Tally {
     kept: Vec<u32>,
     /// Hits and gathered candidates of each truncation.
     truncations: [(u64, u64); TRUNCATIONS.len()],
+    call: Called,
+}
+
+/// Rows by what came of them in whole calls, and candidates.
+#[derive(Debug, Default)]
+struct Called {
+    hits: u64,
+    straddled: u64,
+    gathered: u64,
 }
 
 impl Tally {
@@ -199,6 +241,14 @@ impl Tally {
         sampler.set_plan(Plan::default());
         let mut outputs = Outputs { kept: Some(&mut self.kept[done..]), ..Outputs::default() };
         sampler.run((*logits).into(), params, &mut outputs)?;
+        for row in sampler.gather(logits, params)? {
+            match row.outcome {
+                Outcome::Hit => self.call.hits += 1,
+                Outcome::Straddled => self.call.straddled += 1,
+                Outcome::Missed => {}
+            }
+            self.call.gathered += u64::from(row.count);
+        }
         for (&(_, truncation), (hits, gathered)) in TRUNCATIONS.iter().zip(&mut self.truncations) {
             sampler.set_plan(Plan { truncation, ..Plan::default() });
             for row in sampler.truncate(logits, params)? {
@@ -261,6 +311,14 @@ fn print(out: &mut dyn Write, batch: &Batch<'_>, stats: &Stats<'_>) -> io::Resul
         for TruncationStats { truncation, hit_rate, n_t } in &filter.truncations {
             if let (Some(hit_rate), Some(n_t)) = (hit_rate, n_t) {
                 writeln!(out, "    {truncation:<10}  {hit_rate:>8.4}  {n_t:>10.1}")?;
+            }
+        }
+        let CallStats { hit_rate, n_t, certified } = filter.call;
+        if let (Some(hit_rate), Some(n_t)) = (hit_rate, n_t) {
+            write!(out, "    whole call on {}: hit rate {hit_rate:.4}, N_t {n_t:.1}", stats.backend)?;
+            match certified {
+                Some(certified) => writeln!(out, ", certified {certified:.4}")?,
+                None => writeln!(out)?,
             }
         }
     }

@@ -93,7 +93,9 @@ struct Call {
 #define SLOT_AHEAD 64u
 struct Slot {
     u32 state, status, max, key, id, kept;
-    u32 unused[2];
+    // For studies: how many candidates were above the threshold; 0 of a row that was given up before it was streamed.
+    u32 gathered;
+    u32 unused;
     u64 candidates[KEPT_CAPACITY];
 };
 

@@ -1,6 +1,6 @@
 //! Each stage alone: it is given what the oracle says the stage before it yields, so that a fault shows where it is.
 
-use qrita_core::{Backend, Boundary, Cut, Plan, Truncated};
+use qrita_core::{Backend, Boundary, Cut, Gathering, Outcome, Plan, Truncated};
 
 use super::harness::{Buffers, Suite, Wanted};
 use crate::batch::Batch;
@@ -23,7 +23,8 @@ fn plans_in_turn(plans: &[Plan], turn: usize) -> Vec<Plan> {
     some
 }
 
-/// Truncate: every candidate above the threshold is gathered and none below it, and a hit holds the kept set.
+/// Truncate: every candidate above the threshold is gathered and none below it, and a hit holds the kept set; what the whole call
+/// gathers may be another set, of which the same holds.
 pub fn stage_truncate<B: Backend>(make: impl Fn() -> B) {
     let mut suite = Suite::new(make);
     let plans = suite.plans().to_vec();
@@ -32,9 +33,10 @@ pub fn stage_truncate<B: Backend>(make: impl Fn() -> B) {
             let answers = oracle::answers(&batch.logits(), &batch.params(), &plan);
             let (logits, params) = (batch.logits(), batch.params());
             let found = suite.backend.truncate(&logits, &params, &plan, &mut suite.workspace).unwrap();
-            assert_eq!(found.len(), batch.rows);
-            for (row, (found, answer)) in found.iter().zip(&answers).enumerate() {
-                if let Err(fault) = check_truncated(found, answer) {
+            let gathered = suite.backend.gather(&logits, &params, &plan, &mut suite.workspace).unwrap();
+            assert_eq!((found.len(), gathered.len()), (batch.rows, batch.rows));
+            for (row, ((found, gathered), answer)) in found.iter().zip(&gathered).zip(&answers).enumerate() {
+                if let Err(fault) = check_truncated(found, answer).and_then(|()| check_gathered(*gathered, answer)) {
                     panic!("{}: {fault}\n{plan:?}\n{}", suite.backend.name(), batch.describe(row));
                 }
             }
@@ -73,6 +75,16 @@ fn check_truncated(found: &Truncated, answer: &Answer) -> Result<(), String> {
         Some(missing) => Err(format!("a hit that lacks the kept {missing:?}")),
         None => Ok(()),
     }
+}
+
+/// Of what the whole call gathers only the number is known: it must have room for what is kept, and none but candidates.
+fn check_gathered(found: Gathering, answer: &Answer) -> Result<(), String> {
+    let (candidates, kept) = (answer.ranked.candidates.len(), answer.kept().len());
+    let least = if found.outcome == Outcome::Missed { 0 } else { kept };
+    if !(least..=candidates).contains(&(found.count as usize)) {
+        return Err(format!("{found:?} of {candidates} candidates, {kept} of which are kept"));
+    }
+    Ok(())
 }
 
 /// Truncations of a row that a search must find the same cut from.

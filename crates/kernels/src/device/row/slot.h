@@ -19,6 +19,7 @@ DEVICE void leave(const Row &row, const Boundary &boundary, u32 state) {
         slot->candidates[i] = 0;
     if (thread_index() != 0) return;
     slot->state = state;
+    slot->gathered = row.gathered_count;
     if (state == SLOT_MISSED) return;
     slot->status = status_of(row);
     slot->max = is_empty(row) ? KEY_NEGATIVE_INFINITY : candidate_key(row.first);

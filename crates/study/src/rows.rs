@@ -27,6 +27,18 @@ impl Rows {
         Rows { values, vocab }
     }
 
+    /// These rows, one behind the other.
+    ///
+    /// # Errors
+    /// No logit, or such as are no whole rows of the vocabulary.
+    pub fn from_values(values: Vec<f32>, vocab: usize) -> Result<Rows, Error> {
+        if values.is_empty() {
+            return Err(Error::Shape { what: "rows", value: 0, expected: "at least 1" });
+        }
+        Logits::new(&values, vocab)?;
+        Ok(Rows { values, vocab })
+    }
+
     /// How many differ.
     pub fn count(&self) -> usize {
         self.values.len() / self.vocab
@@ -43,9 +55,14 @@ impl Rows {
         &self.values[start..start + self.vocab]
     }
 
-    /// All of them once, rounded to `dtype`, as bytes in the machine's order.
+    /// All of them once, rounded to `dtype`.
+    pub(crate) fn stored(&self, dtype: Dtype) -> Stored {
+        Stored::narrow(&self.values, dtype)
+    }
+
+    /// The same, as bytes in the machine's order.
     pub fn bytes(&self, dtype: Dtype) -> Vec<u8> {
-        bytes(&Stored::narrow(&self.values, dtype))
+        bytes(&self.stored(dtype))
     }
 
     /// Writes them as `f32`, little-endian, without a header.
@@ -90,7 +107,7 @@ impl Rows {
     }
 }
 
-fn bytes(stored: &Stored) -> Vec<u8> {
+pub(crate) fn bytes(stored: &Stored) -> Vec<u8> {
     match stored {
         Stored::F32(values) => values.iter().flat_map(|value| value.to_ne_bytes()).collect(),
         Stored::F16(values) => values.iter().flat_map(|value| value.to_ne_bytes()).collect(),
