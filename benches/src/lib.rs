@@ -91,12 +91,7 @@ impl Ring {
 
     /// All rows.
     pub fn all(&self) -> Logits<'_> {
-        match &self.stored {
-            Stored::F32(data) => Logits::new(data, self.vocab),
-            Stored::F16(data) => Logits::new(data, self.vocab),
-            Stored::Bf16(data) => Logits::new(data, self.vocab),
-        }
-        .expect("a ring holds whole rows")
+        self.stored.logits(self.vocab).expect("a ring holds whole rows")
     }
 }
 

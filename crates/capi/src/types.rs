@@ -389,7 +389,6 @@ impl QritaOutputs {
         let drawn = rows.saturating_mul(draws as usize);
         let (capacity, n) = (self.capacity as usize, self.top as usize);
         let (room, listed) = (rows.saturating_mul(capacity), rows.saturating_mul(n));
-        let of_each = |null: &str| Failure::null(null);
         // SAFETY: the caller's promise. A status is transparently its bits.
         unsafe {
             let candidates = match elements_mut(self.candidate_ids, room, "candidate_ids")? {
@@ -398,9 +397,9 @@ impl QritaOutputs {
                     capacity,
                     ids,
                     logits: elements_mut(self.candidate_logits, room, "candidate_logits")?
-                        .ok_or_else(|| of_each("candidate_logits"))?,
+                        .ok_or_else(|| Failure::null("candidate_logits"))?,
                     logprobs: elements_mut(self.candidate_logprobs, room, "candidate_logprobs")?
-                        .ok_or_else(|| of_each("candidate_logprobs"))?,
+                        .ok_or_else(|| Failure::null("candidate_logprobs"))?,
                 }),
             };
             let top = match elements_mut(self.top_ids, listed, "top_ids")? {
@@ -409,7 +408,7 @@ impl QritaOutputs {
                     n,
                     ids,
                     logprobs: elements_mut(self.top_logprobs, listed, "top_logprobs")?
-                        .ok_or_else(|| of_each("top_logprobs"))?,
+                        .ok_or_else(|| Failure::null("top_logprobs"))?,
                 }),
             };
             Ok(Outputs {

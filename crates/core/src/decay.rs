@@ -63,15 +63,20 @@ impl Decay<'_> {
         for (name, param) in NAMES.into_iter().zip([&self.decay, &self.presence, &self.repetition]) {
             param.check(name, rows, EXPECTED, is_valid)?;
         }
-        if params.draws != 1 {
-            let value = params.draws.to_string();
-            return Err(Error::Param { row: None, param: "draws", value, expected: "1 where penalties decay" });
-        }
+        Decay::check_draws(params.draws)?;
         if params.adjustments.standing.is_some() {
             let (value, expected) = ("given".to_string(), "left to the step, which has its own");
             return Err(Error::Param { row: None, param: "standing", value, expected });
         }
         Ok(())
+    }
+
+    /// Refuses another number of draws than 1: penalties go on behind one token.
+    ///
+    /// # Errors
+    /// [`Error::Param`] with their number.
+    pub fn check_draws(draws: u32) -> Result<(), Error> {
+        Param::All(draws).check("draws", 1, "1 where penalties decay", |&draws| draws == 1)
     }
 
     /// The values of one row. Panics outside the batch, as slices do.

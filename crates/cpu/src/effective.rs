@@ -134,17 +134,13 @@ fn adjust(tile: &mut [f32], start: usize, adjustments: &RowAdjustments<'_>, kern
 /// Whether any logit of a tile may be another than the stored one.
 fn touches(adjustments: &RowAdjustments<'_>, range: Range<usize>) -> bool {
     let RowAdjustments { valid, allowed, bias, penalties, standing } = adjustments;
-    let is_listed = |ids: &[u32]| {
-        let from = ids.partition_point(|&listed| (listed as usize) < range.start);
-        ids.get(from).is_some_and(|&id| (id as usize) < range.end)
-    };
     let is_disallowed = |&(words, ids): &(&[u32], usize)| {
         ids < range.end || words[range.start / 32..range.end.div_ceil(32)].iter().any(|&word| word != u32::MAX)
     };
     *valid < range.end
         || standing.is_some()
-        || is_listed(bias.0)
-        || penalties.is_some_and(|penalties| is_listed(penalties.counts.0))
+        || listed(*bias, &range).next().is_some()
+        || penalties.is_some_and(|penalties| listed(penalties.counts, &range).next().is_some())
         || allowed.as_ref().is_some_and(is_disallowed)
 }
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use half::{bf16, f16};
 use qrita_core::{
-    ChainOutputs, Chains, Decay, Input, Logit, Logits, NO_TOKEN, Outputs, Param, Row, RowDecay, RowMut, Shape, Status,
+    ChainOutputs, Chains, Decay, Input, Logit, Logits, NO_TOKEN, Outputs, Row, RowDecay, RowMut, Shape, Status,
 };
 
 use crate::chain::Walked;
@@ -90,11 +90,9 @@ impl<'a, T> Rows<'a, T> {
 pub(crate) struct Penalties<'a> {
     start: *mut f32,
     len: usize,
-    stride: usize,
     vocab: usize,
-    decay: Param<'a, f32>,
-    presence: Param<'a, f32>,
-    repetition: Param<'a, f32>,
+    /// Without the penalties themselves.
+    decay: Decay<'a>,
     lent: PhantomData<&'a mut [f32]>,
 }
 
@@ -108,24 +106,21 @@ impl<'a> Penalties<'a> {
         Penalties {
             start: decay.penalties.as_mut_ptr(),
             len: decay.penalties.len(),
-            stride,
             vocab,
-            decay: factor,
-            presence,
-            repetition,
+            decay: Decay { penalties: &mut [], stride, decay: factor, presence, repetition },
             lent: PhantomData,
         }
     }
 
     /// How those of a row go on.
     pub(crate) fn values(&self, row: usize) -> RowDecay {
-        RowDecay { decay: self.decay.get(row), presence: self.presence.get(row), repetition: self.repetition.get(row) }
+        self.decay.row(row)
     }
 
     /// Where a row starts.
     fn at(&self, row: usize) -> usize {
-        let start = row * self.stride;
-        assert!(self.stride >= self.vocab && start + self.vocab <= self.len);
+        let (start, stride) = (row * self.decay.stride, self.decay.stride);
+        assert!(stride >= self.vocab && start + self.vocab <= self.len);
         start
     }
 

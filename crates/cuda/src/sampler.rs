@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaFunction;
 use cudarc::driver::sys::CUstream;
-use qrita_core::{Adjustments, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse, Top};
+use qrita_core::{Adjustments, Decay, Dtype, Error, Logits, Params, Penalties, Plan, Shape, Sparse, Top};
 use qrita_delta_tables::DeltaTables;
 use qrita_kernels::{
     Call, Launch, RowArgs, Specialization, Stage, Workspace, batch_rows, decay_launch, decay_specialization, row_args,
@@ -466,10 +466,7 @@ impl CudaSampler {
         if call.token == 0 {
             return without("the tokens in memory of the caller's");
         }
-        if call.draws != 1 {
-            let expected = "1 where penalties decay";
-            return Err(Error::Param { row: None, param: "draws", value: call.draws.to_string(), expected });
-        }
+        Decay::check_draws(call.draws)?;
         let Some(kernel) = &self.decay else { return without("adjustments in the sampler") };
         // SAFETY: the caller's promise.
         unsafe { self.launch_call(stream, &call) }?;

@@ -4,7 +4,7 @@
 //! B to G switch one thing off, in the order truncation, search, duplication handling, autotune, and H switches all of
 //! them off. The last run is the library's own default plan, which is none of the paper's.
 
-use qrita_core::{Dtype, Error, Features, Logits, Params, Plan, Search, Truncation};
+use qrita_core::{Dtype, Error, Features, Params, Plan, Search, Truncation};
 use qrita_testkit::batch::Stored;
 use qrita_testkit::oracle;
 
@@ -68,11 +68,7 @@ pub fn runs() -> Vec<Run> {
 /// A parameter that is out of range.
 pub fn masked(rows: &Rows, dtype: Dtype, params: &Params<'_>, plan: &Plan) -> Result<Vec<u8>, Error> {
     let (stored, vocab) = (rows.stored(dtype), rows.vocab());
-    let logits = match &stored {
-        Stored::F32(data) => Logits::new(data, vocab),
-        Stored::F16(data) => Logits::new(data, vocab),
-        Stored::Bf16(data) => Logits::new(data, vocab),
-    }?;
+    let logits = stored.logits(vocab)?;
     params.validate(&logits)?;
     let (size, pristine) = (dtype.size(), rows.bytes(dtype));
     let removed = crate::rows::bytes(&Stored::narrow(&[f32::NEG_INFINITY], dtype));

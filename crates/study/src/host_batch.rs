@@ -37,11 +37,7 @@ impl HostBatch {
     /// # Errors
     /// A vocabulary that is none.
     pub fn logits_mut(&mut self) -> Result<LogitsMut<'_>, Error> {
-        match &mut self.work {
-            Stored::F32(work) => LogitsMut::new(work, self.vocab),
-            Stored::F16(work) => LogitsMut::new(work, self.vocab),
-            Stored::Bf16(work) => LogitsMut::new(work, self.vocab),
-        }
+        self.work.logits_mut(self.vocab)
     }
 
     /// The rows as they are now, in bytes of the machine's order.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use qrita_core::{Backend, Dtype, Error, Filtered, Logits, LogitsMut, Outputs, Params, Plan};
+use qrita_core::{Backend, Dtype, Error, Filtered, Logits, Outputs, Params, Plan};
 use qrita_cpu::CpuBackend;
 use qrita_testkit::batch::Stored;
 use rayon::prelude::*;
@@ -81,11 +81,7 @@ impl Rows {
     /// A parameter that is out of range.
     pub fn masked(&self, index: usize, dtype: Dtype, params: &Params<'_>, plan: &Plan) -> Result<Vec<u8>, Error> {
         let mut stored = Stored::narrow(self.row(index), dtype);
-        let input = match &mut stored {
-            Stored::F32(row) => LogitsMut::new(row, self.vocab),
-            Stored::F16(row) => LogitsMut::new(row, self.vocab),
-            Stored::Bf16(row) => LogitsMut::new(row, self.vocab),
-        }?;
+        let input = stored.logits_mut(self.vocab)?;
         let backend = CpuBackend::new();
         backend.run(input.into(), params, plan, &mut Outputs::default(), &mut backend.workspace())?;
         Ok(bytes(&stored))
@@ -97,11 +93,7 @@ impl Rows {
     /// A parameter that is out of range.
     pub fn kept(&self, index: usize, dtype: Dtype, params: &Params<'_>, plan: &Plan) -> Result<Filtered, Error> {
         let stored = Stored::narrow(self.row(index), dtype);
-        let logits = match &stored {
-            Stored::F32(row) => Logits::new(row, self.vocab),
-            Stored::F16(row) => Logits::new(row, self.vocab),
-            Stored::Bf16(row) => Logits::new(row, self.vocab),
-        }?;
+        let logits = stored.logits(self.vocab)?;
         let backend = CpuBackend::new();
         Ok(backend.filter(&logits, params, plan, &mut backend.workspace())?.remove(0))
     }

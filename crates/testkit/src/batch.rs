@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use qrita_core::{
-    Adjustments, Bitmask, Dtype, Logits, LogitsMut, Order, Param, Params, Penalties, Row, RowParams, Sparse, Standing,
-    Ties, bf16, f16,
+    Adjustments, Bitmask, Dtype, Error, Logits, LogitsMut, Order, Param, Params, Penalties, Row, RowParams, Sparse,
+    Standing, Ties, bf16, f16,
 };
 
 /// Stored logits of one dtype.
@@ -76,6 +76,22 @@ impl Stored {
             Stored::F16(values) => u32::from(values[index].to_bits()),
             Stored::Bf16(values) => u32::from(values[index].to_bits()),
         }
+    }
+
+    /// They are rows of `vocab` logits.
+    ///
+    /// # Errors
+    /// They are no whole rows.
+    pub fn logits(&self, vocab: usize) -> Result<Logits<'_>, Error> {
+        with_stored!(self, |values| Logits::new(values, vocab))
+    }
+
+    /// The same, to mask in place.
+    ///
+    /// # Errors
+    /// They are no whole rows.
+    pub fn logits_mut(&mut self, vocab: usize) -> Result<LogitsMut<'_>, Error> {
+        with_stored!(self, |values| LogitsMut::new(values, vocab))
     }
 
     /// Those of `range`.

@@ -1,8 +1,8 @@
 //! The law of the draws: thirty rows whose exact law the oracle knows, and tests of what any sampler draws from them.
 //!
 //! A sampler is here a function from a law's row, places (seed, position, stream) and a number of draws to tokens:
-//! [`of_backend`] makes one of a backend, and this crate's tests make wrong ones, which must fail. A backend's own test is a
-//! line for each of [`thirty_laws`], [`four_million_draws`] and [`independence`].
+//! [`of_backend`] makes one of a backend, and this crate's tests make wrong ones, which must fail. A backend's own tests are one
+//! line: [`laws!`](crate::laws!).
 //!
 //! All but the second come to p-values, of which a [`Verdict`] asks two things: that none is absurdly small, and that together
 //! they are uniform. The latter sees what no single one shows: a law that is slightly wrong everywhere, and draws that are
@@ -15,6 +15,27 @@ use crate::fixtures;
 use crate::oracle;
 use crate::rows::{Random, RowKind, row};
 use crate::statistics::{g_test, total_variation, uniform_p_value};
+
+/// Makes tests that hold the draws of a backend to their law: see [`laws`](mod@crate::laws).
+#[macro_export]
+macro_rules! laws {
+    ($make:expr) => {
+        #[test]
+        fn thirty_laws() {
+            $crate::laws::thirty_laws($crate::laws::of_backend(&$make)).unwrap();
+        }
+
+        #[test]
+        fn four_million_draws() {
+            $crate::laws::four_million_draws($crate::laws::of_backend(&$make)).unwrap();
+        }
+
+        #[test]
+        fn independence() {
+            $crate::laws::independence(&$crate::laws::Apart::ALL, $crate::laws::of_backend(&$make)).unwrap();
+        }
+    };
+}
 
 /// The least count that a bin of a G-test is expected to have.
 const LEAST_EXPECTED: f64 = 64.0;

@@ -340,6 +340,31 @@ pub(crate) fn key(logit: f32) -> Key {
     Key::from_bits(if logit.is_sign_negative() { !bits } else { bits + 0x8000_0000 })
 }
 
+/// A call, or with `decay` a step.
+fn run(
+    input: Input<'_>,
+    params: &Params<'_>,
+    decay: Option<&mut Decay<'_>>,
+    plan: &Plan,
+    outputs: &mut Outputs<'_>,
+) -> Result<(), Error> {
+    let logits = input.logits();
+    params.validate(&logits)?;
+    let mut all = *params;
+    if let Some(decay) = &decay {
+        decay.validate(&logits, params)?;
+        all.adjustments.standing = Some(decay.standing());
+    }
+    plan.validate(Features::OF_CORE)?;
+    outputs.validate(&logits, params)?;
+    let (answers, vocab) = (answers(&logits, &all, plan), logits.vocab());
+    write(&answers, input, params, outputs);
+    if let Some(decay) = decay {
+        self::decay(&answers, vocab, decay);
+    }
+    Ok(())
+}
+
 /// Takes standing penalties on to the next step, behind the tokens drawn.
 pub fn decay(answers: &[Answer], vocab: usize, decay: &mut Decay<'_>) {
     for (row, answer) in answers.iter().enumerate() {
@@ -561,13 +586,7 @@ impl Backend for OracleBackend {
         outputs: &mut Outputs<'_>,
         _: &mut (),
     ) -> Result<(), Error> {
-        let logits = input.logits();
-        params.validate(&logits)?;
-        plan.validate(Features::OF_CORE)?;
-        outputs.validate(&logits, params)?;
-        let answers = answers(&logits, params, plan);
-        write(&answers, input, params, outputs);
-        Ok(())
+        run(input, params, None, plan, outputs)
     }
 
     fn step(
@@ -579,17 +598,7 @@ impl Backend for OracleBackend {
         outputs: &mut Outputs<'_>,
         _: &mut (),
     ) -> Result<(), Error> {
-        let logits = input.logits();
-        params.validate(&logits)?;
-        decay.validate(&logits, params)?;
-        plan.validate(Features::OF_CORE)?;
-        outputs.validate(&logits, params)?;
-        let mut with_standing = *params;
-        with_standing.adjustments.standing = Some(decay.standing());
-        let (answers, vocab) = (answers(&logits, &with_standing, plan), logits.vocab());
-        write(&answers, input, params, outputs);
-        self::decay(&answers, vocab, decay);
-        Ok(())
+        run(input, params, Some(decay), plan, outputs)
     }
 
     fn verify(
