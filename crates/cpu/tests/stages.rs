@@ -76,8 +76,10 @@ fn a_share_that_ends_where_a_token_does() {
         |params: Params<'_>| backend.gather(&logits, &params, &Plan::default(), &mut backend.workspace()).unwrap()[0];
     assert_eq!(gather(Params::default().top_p(share)).outcome, Outcome::Straddled);
     assert_eq!(gather(Params::default().top_p(share + 1e-4)).outcome, Outcome::Hit);
-    // Of what top-k leaves the mass is exact.
-    assert_eq!(gather(Params::default().top_p(share).top_k(200)).outcome, Outcome::Hit);
+    // Of what top-k leaves the mass is exact. Without duplicate handling the whole group of ties at top-k's cut is needed, which
+    // is not known to be gathered.
+    let of_top_k = if cfg!(feature = "duplicates") { Outcome::Hit } else { Outcome::Missed };
+    assert_eq!(gather(Params::default().top_p(share).top_k(200)).outcome, of_top_k);
     let missed = gather(Params::default().top_p(0.9));
     assert_eq!((missed.outcome, missed.count), (Outcome::Missed, 512));
 }
